@@ -1,0 +1,76 @@
+"""Every reason slug, with the sentence that explains it: the closed vocabulary of logs, metrics, headers and docs."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+#: slug -> what it means, for a reader of a log line.
+REASONS = MappingProxyType(
+    {
+        # Answered here.
+        "confident": "every check passed and the score reached the threshold",
+        "merged": "local calls stand, and the upstream adds words or missing calls",
+        "local-model": "the request named the local model, so Needle alone answered",
+        "no-upstream": "no upstream is configured, so Needle alone answered",
+        "extracted": "structured extraction passed every check",
+        # Not looked at.
+        "not-chat": "not a chat completion request: passed through unread",
+        "mode-off": "the router or the request is in mode off",
+        "shadow": "shadow mode: the upstream answers, the engine only runs beside it",
+        "force-upstream": "the request asked for the upstream (x-needle-mode)",
+        "unparsed": "the body is not a JSON object that can be read with certainty",
+        "body-too-large": "the body is over the inspection cap or encoded",
+        "internal-error": "a fault of the router itself: passed on",
+        # What the engine cannot serve.
+        "no-tools": "no tools are declared",
+        "tool-choice-none": "tool_choice is none",
+        "tool-choice-unknown": "tool_choice has a form that is not understood or names no declared tool",
+        "tool-kind": "a custom or hosted tool is declared",
+        "legacy-functions": "the old functions / function_call fields are used",
+        "too-many-tools": "more tools than guards.max_tools",
+        "schema-unsupported": "a tool's schema has a feature that the engine cannot hold",
+        "media-input": "an image, audio or file part",
+        "modalities": "audio output is asked for",
+        "many-choices": "n is greater than 1",
+        "logprobs": "logprobs or logit_bias is asked for",
+        "stored": "store is true: the answer must be retrievable later",
+        "moderation": "moderation is asked for",
+        "web-search": "web_search_options is set",
+        "json-object": "response_format json_object without tools",
+        "extraction-off": "structured extraction is not answered here (extract.local)",
+        "tool-result-turn": "the last message is a tool result",
+        "correction-turn": "the user reports a failed or invalid call: a deterministic engine would repeat it",
+        "prefill": "the last message is the assistant's",
+        "empty-turn": "there is no user text",
+        "prompt-too-long": "the prompt is longer than guards.max_prompt_tokens",
+        "control-marker": "the text spells a chat-template marker",
+        "bad-text": "the text cannot be given to the engine (lone surrogate or NUL)",
+        # The engine's own outcomes.
+        "engine-off": "the engine is switched off",
+        "engine-loading": "the engine is still loading",
+        "engine-busy": "the engine's queue is full",
+        "engine-error": "the engine reported an error",
+        "engine-timeout": "the engine did not answer within its deadline",
+        "engine-crash": "the engine process died",
+        "engine-garbage": "the engine's answer is not an envelope",
+        "truncated": "the engine's answer was cut off",
+        # Verifiers.
+        "no-call": "the engine made no call",
+        "extraction-uncertain": "structured extraction did not pass every check",
+        "unknown-tool": "the engine named a tool that may not be called",
+        "invalid-arguments": "the arguments break the tool's schema",
+        "negated": "the request says not to do it",
+        "ungrounded": "an argument stands nowhere in the request or the facts",
+        "state-question": "a question about a state would be answered by changing it",
+        "intents-uncovered": "the request holds more wishes than the engine made calls",
+        "parallel-forbidden": "several calls, and parallel_tool_calls is false",
+        "repeated-call": "the same call was already made in this conversation",
+        "stop-string": "a stop string occurs in the arguments",
+        "max-tokens": "the call is longer than max_tokens",
+        # Score and policy.
+        "confidence-unknown": "the engine gave no score",
+        "below-threshold": "the score is below the threshold",
+        "tool-never": "the policy keeps this tool upstream",
+        "no-policy": "no policy had an opinion",
+    }
+)

@@ -1,0 +1,112 @@
+"""What a policy sees and what it says: plain frozen values of the standard library, so a policy is testable alone.
+
+A policy is asked twice. Before the engine runs, `plan` sees the request's `Features` and the `Situation`; after it ran,
+`judge` sees the `Evidence` as well. Each answers with an action and a reason slug, or with None: no opinion.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Plan(StrEnum):
+    """What to do with a request before the engine has seen it."""
+
+    FORWARD = "forward"
+    TRY_LOCAL = "try-local"
+    SHADOW = "shadow"
+
+
+#: Which plans run the engine at all.
+NEEDS_ENGINE = {Plan.FORWARD: False, Plan.TRY_LOCAL: True, Plan.SHADOW: True}
+
+
+class Action(StrEnum):
+    """What to do once the evidence is in."""
+
+    ANSWER = "answer"
+    FORWARD = "forward"
+    MERGE = "merge"
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """What is known of a request without running anything.
+
+    `tool_names` are the tools that may be called, in the client's order; `obstacles` are reason slugs of things only
+    an upstream can serve, found while parsing (`media-input`, `many-choices`, ...). `prompt_tokens` counts what the
+    engine would read: facts, tools and the user's text. `extraction` is true for `response_format` json_schema without
+    tools. `clauses` is the number of separate wishes the user's text seems to hold.
+    """
+
+    has_tools: bool = False
+    tool_names: tuple[str, ...] = ()
+    tool_choice: str = "auto"
+    parallel: bool = True
+    extraction: bool = False
+    json_object: bool = False
+    last_role: str = "user"
+    user_chars: int = 0
+    prompt_tokens: int = 0
+    tokens_exact: bool = False
+    clauses: int = 1
+    stream: bool = False
+    obstacles: tuple[str, ...] = ()
+    conversation: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """The world outside the request, measured by the shell: no policy reads a clock or a counter itself.
+
+    `usd_today` and `usd_month` are upstream spend in USD, None when unknown. `now_s` is Unix time in seconds.
+    """
+
+    mode: str = "on"
+    engine_state: str = "ready"
+    queue_depth: int = 0
+    queue_limit: int = 32
+    upstream_healthy: bool = True
+    usd_today: float | None = None
+    usd_month: float | None = None
+    now_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What the engine said and what the verifiers found.
+
+    `failures` are the reason slugs of failed checks, most decisive first: an engine failure, `no-call`, `negated`,
+    `ungrounded`, `unknown-tool`, `invalid-arguments`, ... Empty means that every check passed. `confidence` is None
+    when the engine gave none: unknown is not certain. `uncovered` is true when a clause of the request is covered by
+    none of the calls.
+    """
+
+    calls: tuple[str, ...] = ()
+    failures: tuple[str, ...] = ()
+    confidence: float | None = None
+    uncovered: bool = False
+
+    @property
+    def verified(self) -> bool:
+        """At least one call, and nothing found against any."""
+        return bool(self.calls) and not self.failures
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A plan, its reason slug and the name of the policy that spoke."""
+
+    plan: Plan
+    reason: str
+    policy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """An action, its reason slug and the name of the policy that spoke."""
+
+    action: Action
+    reason: str
+    policy: str = ""
