@@ -15,7 +15,10 @@ class Policy(Protocol):
     None from the other method.
     """
 
-    kind: str
+    @property
+    def kind(self) -> str:
+        """The short name."""
+        ...
 
     def plan(self, features: Features, situation: Situation) -> Planned | None:
         """What to do before the engine has run; None = no opinion."""

@@ -1,0 +1,112 @@
+"""From `[[policy]]` tables to policies: short name -> class, options checked, every problem reported at once.
+
+Others add kinds through the entry-point group `needle_router.policies`: the entry's name is the kind, its object a
+dataclass that satisfies `Policy`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import typing
+from collections.abc import Mapping, Sequence
+from importlib.metadata import entry_points
+from types import MappingProxyType
+from typing import Any
+
+from needle_policies.base import Policy
+from needle_policies.cascade import Cascade
+from needle_policies.guards import Guards
+from needle_policies.merge import Merge
+from needle_policies.threshold import NEVER, Threshold
+
+ENTRY_POINT_GROUP = "needle_router.policies"
+BUILT_IN: Mapping[str, type[Policy]] = MappingProxyType({"guards": Guards, "threshold": Threshold})
+#: Fields that no table may set: the kind's own name, and what the builder puts in.
+_INTERNAL = ("kind", "inner")
+
+
+class PolicyError(ValueError):
+    """A `[[policy]]` table that cannot be used; `problems` holds one line each."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = tuple(problems)
+
+
+def kinds() -> dict[str, type[Policy]]:
+    """Every kind that can be named: the built-in ones and those of installed packages."""
+    found: dict[str, type[Policy]] = dict(BUILT_IN)
+    for entry in entry_points(group=ENTRY_POINT_GROUP):
+        found.setdefault(entry.name, entry.load())
+    return found
+
+
+def problems(tables: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What is wrong with the tables, each line with its key path; empty when they can be built."""
+    known = kinds()
+    return [line for index, table in enumerate(tables) for line in _table_problems(f"policy[{index}]", table, known)]
+
+
+def build(tables: Sequence[Mapping[str, Any]], merge: Merge | None = None) -> Cascade:
+    """The cascade of the tables, with everything after the guards inside `merge` when it is given."""
+    wrong = problems(tables)
+    if wrong:
+        raise PolicyError(wrong)
+    known = kinds()
+    policies = [known[table["kind"]](**_options(table)) for table in tables]
+    if merge is None or merge.when == "never":
+        return Cascade(policies)
+    guards = [policy for policy in policies if isinstance(policy, Guards)]
+    rest = tuple(policy for policy in policies if not isinstance(policy, Guards))
+    return Cascade([*guards, dataclasses.replace(merge, inner=rest)])
+
+
+def _options(table: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in table.items() if key != "kind"}
+
+
+def _table_problems(path: str, table: Mapping[str, Any], known: Mapping[str, type[Policy]]) -> list[str]:
+    kind = table.get("kind")
+    if not isinstance(kind, str):
+        return [f"{path}.kind: missing; the kinds are {', '.join(sorted(known))}"]
+    if kind not in known:
+        return [
+            f"{path}.kind: unknown kind {kind!r}{_did_you_mean(kind, known)}; the kinds are {', '.join(sorted(known))}"
+        ]
+    cls = known[kind]
+    fields = {f.name for f in dataclasses.fields(cls) if f.name not in _INTERNAL}  # type: ignore[arg-type]
+    hints = typing.get_type_hints(cls)
+    found = []
+    for key, value in _options(table).items():
+        if key not in fields:
+            found.append(f"{path}.{key}: unknown option of {kind}{_did_you_mean(key, fields)}")
+        else:
+            found += _value_problems(f"{path}.{key}", key, value, hints[key])
+    return found
+
+
+def _did_you_mean(word: str, known: typing.Iterable[str]) -> str:
+    near = difflib.get_close_matches(word, list(known), n=1)
+    return f", did you mean {near[0]!r}?" if near else ""
+
+
+def _value_problems(path: str, key: str, value: Any, hint: Any) -> list[str]:
+    if hint is int:
+        good = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+        return [] if good else [f"{path}: {value!r} is not a whole number of at least 1"]
+    if hint is float:
+        return [] if _is_share(value) else [f"{path}: {value!r} is not a number from 0 to 1"]
+    if key == "tools":
+        if not isinstance(value, Mapping):
+            return [f"{path}: {value!r} is not a table of tool names"]
+        return [
+            f'{path}.{name}: {minimum!r} is neither a number from 0 to 1 nor "never"'
+            for name, minimum in value.items()
+            if minimum != NEVER and not _is_share(minimum)
+        ]
+    return []
+
+
+def _is_share(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= 1

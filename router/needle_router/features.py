@@ -1,0 +1,58 @@
+"""A request as the policies see it, before anything has run."""
+
+from __future__ import annotations
+
+import hashlib
+
+from needle_policies import Features
+from needle_router.evidence.intents import wishes
+from needle_router.task import Task
+from needle_router.translate import Catalogue, control_marker, unreadable
+from needle_router.turn import Choice, Format, Turn
+
+
+def features(turn: Turn, task: Task, catalogue: Catalogue, *, prompt_tokens: int, tokens_exact: bool) -> Features:
+    """Features of `turn`; `turn.has_tools` is true for an extraction too, whose schema is its only tool."""
+    extraction = (
+        turn.response_format.kind is Format.JSON_SCHEMA
+        and turn.tool_choice.mode is Choice.NAMED
+        and (turn.tool_choice.names == (turn.response_format.name,))
+    )
+    return Features(
+        has_tools=turn.has_tools,
+        tool_names=tuple(catalogue.tools),
+        tool_choice=turn.tool_choice.mode.value,
+        parallel=turn.parallel,
+        extraction=extraction,
+        json_object=turn.response_format.kind is Format.JSON_OBJECT,
+        last_role=turn.messages[-1].role if turn.messages else "",
+        user_chars=len(turn.user_text),
+        prompt_tokens=prompt_tokens,
+        tokens_exact=tokens_exact,
+        clauses=wishes(turn.user_text) if turn.has_tools else 1,
+        stream=turn.stream,
+        obstacles=tuple(dict.fromkeys((*turn.obstacles, *found_here(turn, task, catalogue)))),
+        conversation=conversation(turn) if turn.has_tools else "",
+    )
+
+
+def found_here(turn: Turn, task: Task, catalogue: Catalogue) -> tuple[str, ...]:
+    """Obstacles that show only in translation, in the order in which they are reported."""
+    if not turn.has_tools:
+        return ()
+    found = []
+    texts = (task.system, *task.steps)
+    if any(unreadable(text) for text in texts):
+        found.append("bad-text")
+    if catalogue.marker or any(control_marker(text) for text in texts):
+        found.append("control-marker")
+    if catalogue.problem:
+        found.append("schema-unsupported")
+    return tuple(found)
+
+
+def conversation(turn: Turn) -> str:
+    """A stable name of the conversation: the same for every turn that continues it, 16 hex digits."""
+    first = next((message.text for message in turn.messages if message.role == "user"), "")
+    text = "\0".join((*turn.system_texts, first))
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

@@ -1,0 +1,79 @@
+"""Prometheus metrics; labels come from closed sets, so that no request can add a series."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+from needle_policies import REASONS
+from needle_router.engine.base import EngineHealth
+from needle_router.records import DecisionRecord
+
+ERROR_KINDS = frozenset(("unreachable", "timeout", "disconnected", "status"))
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+SHORT_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5)
+
+
+class Metrics:
+    """The metrics of one router, in a registry of its own."""
+
+    def __init__(self, *, version: str, backend: str) -> None:
+        self.registry = registry = CollectorRegistry()
+        name = "needle_router_"
+        self._requests = Counter(f"{name}requests", "Requests", ["route", "reason", "code"], registry=registry)
+        self._duration = Histogram(
+            f"{name}request_duration_seconds", "Request to last byte", ["route"], buckets=SECONDS, registry=registry
+        )
+        self._overhead = Histogram(
+            f"{name}overhead_seconds", "Time the router added", buckets=SHORT_SECONDS, registry=registry
+        )
+        self._engine = Histogram(f"{name}engine_duration_seconds", "Engine compute", buckets=SECONDS, registry=registry)
+        self._queue = Gauge(f"{name}engine_queue_depth", "Tasks waiting for the engine", registry=registry)
+        self._restarts = Counter(f"{name}engine_restarts", "Engine processes restarted", registry=registry)
+        self._reinits = Counter(f"{name}engine_reinits", "Tool sets loaded anew", registry=registry)
+        self._errors = Counter(f"{name}upstream_errors", "Upstream failures", ["kind"], registry=registry)
+        self._tokens = Counter(f"{name}tokens_saved", "Tokens not sent upstream", ["kind"], registry=registry)
+        self._saved = Counter(f"{name}cost_saved_usd", "USD not spent upstream", registry=registry)
+        self._dropped = Counter(f"{name}ledger_dropped", "Records the ledger dropped", registry=registry)
+        Gauge(f"{name}build_info", "Version", ["version", "backend"], registry=registry).labels(version, backend).set(1)
+        for kind in sorted(ERROR_KINDS):
+            self._errors.labels(kind)
+        for kind in ("prompt", "completion"):
+            self._tokens.labels(kind)
+        self._series = functools.lru_cache(maxsize=4096)(self._requests.labels)
+        self._seen = {"restarts": 0, "reinits": 0, "dropped": 0}
+
+    def observe(self, record: DecisionRecord) -> None:
+        """Count a finished request."""
+        reason = record.reason if record.reason in REASONS else "other"
+        self._series(record.route, reason, str(record.status)).inc()
+        self._duration.labels(record.route).observe(record.total_s)
+        self._overhead.observe(record.overhead_s)
+        if record.engine_ran:
+            self._engine.observe(record.engine_s)
+        if record.saved is not None:
+            self._tokens.labels("prompt").inc(record.saved.prompt_tokens)
+            self._tokens.labels("completion").inc(record.saved.completion_tokens)
+            self._saved.inc(record.saved_usd or 0.0)
+
+    def upstream_error(self, kind: str) -> None:
+        """Count an upstream failure: unreachable, timeout, disconnected or status."""
+        self._errors.labels(kind if kind in ERROR_KINDS else "status").inc()
+
+    def refresh(self, health: EngineHealth, *, ledger_dropped: int) -> None:
+        """Take over the counters that others keep."""
+        self._queue.set(health.queue_depth)
+        self._advance(self._restarts, "restarts", health.restarts)
+        self._advance(self._reinits, "reinits", health.reinits)
+        self._advance(self._dropped, "dropped", ledger_dropped)
+
+    def _advance(self, counter: Any, name: str, value: int) -> None:
+        counter.inc(max(0, value - self._seen[name]))
+        self._seen[name] = max(value, self._seen[name])
+
+    def render(self) -> tuple[bytes, str]:
+        """The exposition text and its content type."""
+        return generate_latest(self.registry), CONTENT_TYPE_LATEST

@@ -1,0 +1,189 @@
+"""The conductor: one request through plan, engine, verifiers and judgement; ports only, no HTTP.
+
+Nothing here answers or forwards. `Pipeline.decide` says what should happen and keeps what led to it, so that the same
+verdict serves an answer, a shadow comparison, a log record and `needle-router explain`.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from needle_policies import NEEDS_ENGINE, Action, Evidence, Features, Plan, Situation
+from needle_policies.cascade import Cascade
+from needle_router.config.schema import Config
+from needle_router.engine.base import Engine
+from needle_router.evidence import Findings, weigh
+from needle_router.features import features
+from needle_router.surfaces.ids import is_local_call_id
+from needle_router.task import EngineFailure, EngineOutcome, Envelope, Task
+from needle_router.tokens import TokenCounter
+from needle_router.translate import Catalogue, catalogue_of, extraction_tool, make_task, read_envelope
+from needle_router.turn import Choice, Format, ToolChoice, Turn
+
+
+NOTHING_SEEN = Evidence()
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A request as the engine would see it. For an extraction, `turn` declares the wanted schema as its only tool."""
+
+    turn: Turn
+    catalogue: Catalogue
+    task: Task
+    features: Features
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What the engine did with a request; `envelope` and `findings` are None after an engine failure."""
+
+    prepared: Prepared
+    outcome: EngineOutcome
+    envelope: Envelope | None = None
+    findings: Findings | None = None
+    evidence: Evidence = NOTHING_SEEN
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What should happen to a request, why, which policy said so, and the attempt behind it if the engine ran."""
+
+    action: Action
+    reason: str
+    policy: str = ""
+    shadow: bool = False
+    prepared: Prepared | None = None
+    attempt: Attempt | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """The clock and the counters that policies may see; each is a function so that tests can set them."""
+
+    now: Callable[[], datetime.datetime]
+    spend: Callable[[], tuple[float | None, float | None]]
+
+
+class Pipeline:
+    """Decides requests. Safe to use from many tasks of one event loop: it holds no per-request state."""
+
+    def __init__(
+        self, *, config: Config, engine: Engine, policies: Cascade, tokens: TokenCounter, world: World
+    ) -> None:
+        self.config = config
+        self.engine = engine
+        self.policies = policies
+        self.tokens = tokens
+        self.world = world
+
+    def prepare(self, turn: Turn, *, steps: tuple[str, ...] | None = None) -> Prepared:
+        """Translate `turn`; `steps` overrides what is fed to the engine (Needle alone, after tool results)."""
+        asked = as_extraction(turn)
+        settings = self.config.engine
+        catalogue = catalogue_of(asked.offered)
+        task = make_task(
+            asked,
+            catalogue,
+            system=settings.system,
+            today=self.world.now().date(),
+            max_new_tokens=settings.max_new_tokens,
+            session=settings.session,
+            from_engine=is_local_call_id,
+        )
+        if steps is not None:
+            task = replace(task, steps=steps)
+        readable = asked.has_tools and not asked.obstacles
+        found = features(
+            asked,
+            task,
+            catalogue,
+            prompt_tokens=self.count(task) if readable else 0,
+            tokens_exact=self.tokens.exact,
+        )
+        return Prepared(asked, catalogue, task, found)
+
+    def count(self, task: Task) -> int:
+        """Tokens the engine would read: facts, tools and the texts fed."""
+        count = self.tokens.count
+        return count(task.system) + count(task.tools) + sum(count(step) for step in task.steps)
+
+    def situation(self, mode: str) -> Situation:
+        """The world as policies see it now."""
+        health = self.engine.health()
+        today, month = self.world.spend()
+        return Situation(
+            mode=mode,
+            engine_state=health.state.value,
+            queue_depth=health.queue_depth,
+            queue_limit=self.config.engine.queue_limit,
+            usd_today=today,
+            usd_month=month,
+            now_s=self.world.now().timestamp(),
+        )
+
+    def plan(self, turn: Turn, mode: str) -> tuple[Prepared, Verdict | None]:
+        """Everything before the engine: a verdict when it need not run, else None."""
+        prepared = self.prepare(turn)
+        if prepared.features.extraction and not self.config.extract.local:
+            return prepared, Verdict(Action.FORWARD, "extraction-off", "extract", prepared=prepared)
+        if turn.stream and prepared.features.extraction and len(prepared.task.steps) != 1:
+            return prepared, Verdict(Action.FORWARD, "extraction-uncertain", "extract", prepared=prepared)
+        planned = self.policies.plan(prepared.features, self.situation(mode))
+        if not NEEDS_ENGINE[planned.plan]:
+            return prepared, Verdict(Action.FORWARD, planned.reason, planned.policy, prepared=prepared)
+        if mode == "shadow" or planned.plan is Plan.SHADOW:
+            reason = planned.reason if planned.plan is Plan.SHADOW else "shadow"
+            return prepared, Verdict(Action.FORWARD, reason, planned.policy, shadow=True, prepared=prepared)
+        return prepared, None
+
+    async def decide(self, turn: Turn, mode: str) -> Verdict:
+        """Plan, and where that leaves it open, ask the engine and judge its answer."""
+        prepared, verdict = self.plan(turn, mode)
+        if verdict is not None:
+            return verdict
+        return await self.judge(prepared, mode)
+
+    async def judge(self, prepared: Prepared, mode: str) -> Verdict:
+        """Ask the engine, verify, and let the policies decide."""
+        attempt = await self.attempt(prepared)
+        decision = self.policies.judge(prepared.features, self.situation(mode), attempt.evidence)
+        reason = decision.reason
+        if prepared.features.extraction:
+            reason = EXTRACTION_REASONS[decision.action is Action.ANSWER]
+        return Verdict(decision.action, reason, decision.policy, prepared=prepared, attempt=attempt)
+
+    async def attempt(self, prepared: Prepared) -> Attempt:
+        """Run the engine once and weigh what it said."""
+        outcome = await self.engine.complete(prepared.task, deadline_s=self.config.engine.deadline_s)
+        if isinstance(outcome, EngineFailure):
+            return Attempt(prepared, outcome, evidence=Evidence(failures=(outcome.reason,)))
+        envelope = read_envelope(outcome.envelope)
+        if isinstance(envelope, EngineFailure):
+            failed = replace(envelope, queue_wait_s=outcome.queue_wait_s, compute_s=outcome.compute_s)
+            return Attempt(prepared, failed, evidence=Evidence(failures=(failed.reason,)))
+        findings = weigh(prepared.turn, envelope, prepared.catalogue, facts=prepared.task.system)
+        return Attempt(prepared, outcome, envelope, findings, findings.evidence)
+
+    def fingerprint(self, prepared: Prepared) -> str:
+        """Identifies schemas, system text, engine and session mode: what a certified threshold is bound to."""
+        settings = self.config.engine
+        parts = (prepared.task.tools, prepared.task.system, settings.backend, settings.model, settings.session)
+        return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+#: A judged extraction has its own two reasons, whatever check or policy was decisive.
+EXTRACTION_REASONS = {True: "extracted", False: "extraction-uncertain"}
+
+
+def as_extraction(turn: Turn) -> Turn:
+    """A request for structured output without tools, as a pinned call of one tool whose parameters are the schema."""
+    if turn.has_tools or turn.response_format.kind is not Format.JSON_SCHEMA:
+        return turn
+    tool = extraction_tool(turn.response_format)
+    if tool is None:
+        return replace(turn, obstacles=(*turn.obstacles, "schema-unsupported"))
+    return replace(turn, tools=(tool,), has_tools=True, tool_choice=ToolChoice(Choice.NAMED, (tool.name,)))

@@ -1,0 +1,70 @@
+"""The parts that a running router holds together; made once by `build`, shared by every request."""
+
+from __future__ import annotations
+
+import secrets
+import string
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from needle_router._version import __version__
+from needle_router.alone import Alone
+from needle_router.config.schema import Config
+from needle_router.engine.base import Engine
+from needle_router.ledger import Ledger
+from needle_router.metrics import Metrics
+from needle_router.pipeline import Pipeline
+from needle_router.prices import Prices
+from needle_router.records import DecisionRecord, Totals
+from needle_router.reply import Stamp
+from needle_router.surfaces.ids import call_id
+from needle_router.tokens import TokenCounter
+
+ALPHABET = string.ascii_letters + string.digits
+
+
+def random_text(length: int) -> str:
+    """`length` characters of [A-Za-z0-9]; OpenAI's ids look like this."""
+    return "".join(secrets.choice(ALPHABET) for _ in range(length))
+
+
+@dataclass(slots=True)
+class Services:
+    """Everything a request may use. `upstream` says whether somebody answers what Needle cannot."""
+
+    config: Config
+    engine: Engine
+    pipeline: Pipeline
+    alone: Alone
+    tokens: TokenCounter
+    prices: Prices
+    totals: Totals
+    metrics: Metrics
+    ledger: Ledger
+    upstream: bool
+    local_models: frozenset[str]
+    draining: bool = False
+    now: Callable[[], float] = field(default=time.time)
+    clock: Callable[[], float] = field(default=time.perf_counter)
+
+    @property
+    def fingerprint(self) -> str:
+        """`system_fingerprint` of local answers: names the router and the engine."""
+        settings = self.config.engine
+        return f"needle-router-{__version__}/{settings.backend}/{settings.model.rpartition('/')[2]}"
+
+    def stamp(self) -> Stamp:
+        """Fresh identity for one answer."""
+        return Stamp(
+            id=f"chatcmpl-{random_text(29)}",
+            created=int(self.now()),
+            fingerprint=self.fingerprint,
+            call_id=lambda: call_id(random_text(21)),
+        )
+
+    def record(self, record: DecisionRecord) -> None:
+        """Note a finished request everywhere it counts; never raises into the request."""
+        self.totals.add(record)
+        self.metrics.observe(record)
+        self.ledger.put(record)
