@@ -16,6 +16,7 @@ class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     host: str = "127.0.0.1"
     port: int = 8088
     api_keys: tuple[str, ...] = ()
+    allow_unauthenticated: bool = False
     max_body_mb: float = 32
     expose: Literal["body", "headers", "none"] = "body"
     list_local_model: bool = False
