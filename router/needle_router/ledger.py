@@ -103,8 +103,9 @@ class Ledger:
                 if not self._failing:
                     logger.warning("the ledger cannot be written, records are dropped: %s", error)
                 self._failing = True
-                connection = _closed(connection)
-        _closed(connection)
+                _close(connection)
+                connection = None
+        _close(connection)
 
     def _batch(self) -> tuple[list[DecisionRecord], bool]:
         """The waiting records, at most `BATCH`, and whether the end was asked for."""
@@ -133,7 +134,7 @@ class Ledger:
         return pruned
 
 
-def _closed(connection: sqlite3.Connection | None) -> None:
+def _close(connection: sqlite3.Connection | None) -> None:
     if connection is not None:
         with contextlib.suppress(sqlite3.Error):
             connection.close()

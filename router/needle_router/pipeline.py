@@ -23,7 +23,6 @@ from needle_router.tokens import TokenCounter
 from needle_router.translate import Catalogue, catalogue_of, extraction_tool, make_task, read_envelope
 from needle_router.turn import Choice, Format, ToolChoice, Turn
 
-
 NOTHING_SEEN = Evidence()
 
 

@@ -45,6 +45,7 @@ class Services:
     upstream: bool
     local_models: frozenset[str]
     draining: bool = False
+    started: float = field(default_factory=time.time)
     now: Callable[[], float] = field(default=time.time)
     clock: Callable[[], float] = field(default=time.perf_counter)
 

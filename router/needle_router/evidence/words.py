@@ -1,4 +1,4 @@
-"""Text folded for comparison: words, numbers and quantities, so that "Twenty-five min" and 25 minutes are the same thing.
+"""Text folded for comparison: words, numbers, quantities; "Twenty-five min" and 25 minutes are the same thing.
 
 Everything here errs towards "not found": a value that cannot be found in the request sends it to the upstream.
 """

@@ -56,20 +56,24 @@ def parse(raw: bytes) -> Turn | Unreadable:
     """Read a request body; never raises."""
     try:
         body = orjson.loads(raw)
-        if not isinstance(body, dict):
-            return Unreadable("unparsed", f"the body is {type(body).__name__}, not an object")
-        duplicate = duplicate_key(raw, body)
-        if duplicate:
-            return Unreadable("unparsed", f"the key {duplicate!r} stands twice")
-        if too_deep(raw):
-            return Unreadable("unparsed", f"nested deeper than {MAX_DEPTH}")
-        return _turn(raw, body)
+        doubt = _doubt(raw, body)
+        return Unreadable("unparsed", doubt) if doubt else _turn(raw, body)
     except orjson.JSONDecodeError as error:
         return Unreadable("unparsed", f"not JSON: {error.msg}")
     except (_Odd, chat_messages.OddMessage) as error:
         return Unreadable("unparsed", str(error))
     except RecursionError:
         return Unreadable("unparsed", "nested too deeply")
+
+
+def _doubt(raw: bytes, body: Any) -> str:
+    """Why the body cannot be read with certainty, "" if it can."""
+    if not isinstance(body, dict):
+        return f"the body is {type(body).__name__}, not an object"
+    duplicate = duplicate_key(raw, body)
+    if duplicate:
+        return f"the key {duplicate!r} stands twice"
+    return f"nested deeper than {MAX_DEPTH}" if too_deep(raw) else ""
 
 
 def too_deep(raw: bytes) -> bool:

@@ -1,0 +1,141 @@
+"""The only place that knows concrete engines and stores: configuration -> services."""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from needle_policies import Action
+from needle_policies.cascade import Cascade
+from needle_policies.guards import Guards
+from needle_policies.merge import Merge
+from needle_policies.registry import build as build_policies
+from needle_router._version import __version__
+from needle_router.alone import Alone
+from needle_router.config.schema import Config
+from needle_router.engine.base import Engine, EngineState
+from needle_router.engine.off import OffEngine
+from needle_router.engine.pool import EnginePool
+from needle_router.ledger import Ledger, default_path
+from needle_router.metrics import Metrics
+from needle_router.models import tiny_needle_path
+from needle_router.pipeline import Pipeline, Verdict, World
+from needle_router.prices import Prices
+from needle_router.records import Totals
+from needle_router.services import Services
+from needle_router.surfaces.chat import Unreadable, parse
+from needle_router.tokens import counter_for
+
+#: Names of the local model that a request may ask for, whatever model runs.
+LOCAL_MODELS = ("needle-2", "needle-3", "tiny-needle")
+
+
+def build(config: Config, *, upstream: bool, environ: Mapping[str, str] = os.environ) -> Services:
+    """Everything a router needs; nothing is started and no file is touched yet."""
+    engine = build_engine(config, environ)
+    tokens = counter_for(model_file(config))
+    policies = build_cascade(config)
+    world = World(now=lambda: datetime.datetime.now().astimezone(), spend=lambda: (None, None))
+    pipeline = Pipeline(config=config, engine=engine, policies=policies, tokens=tokens, world=world)
+    return Services(
+        config=config,
+        engine=engine,
+        pipeline=pipeline,
+        alone=Alone(pipeline, max_prompt_tokens=prompt_limit(policies)),
+        tokens=tokens,
+        prices=Prices(config.prices),
+        totals=Totals(),
+        metrics=Metrics(version=__version__, backend=config.engine.backend),
+        ledger=Ledger(ledger_path(config, environ), retention_days=config.ledger.retention_days),
+        upstream=upstream,
+        local_models=frozenset(LOCAL_MODELS),
+    )
+
+
+def build_engine(config: Config, environ: Mapping[str, str]) -> Engine:
+    """The engine pool, or none at all in mode off."""
+    if config.mode == "off":
+        return OffEngine("mode is off")
+    return EnginePool(config.engine, environ=environ)
+
+
+def build_cascade(config: Config) -> Cascade:
+    """The configured policies, with merging around those that judge calls."""
+    return build_policies(config.policy, Merge(when=config.merge.when, streaming=config.merge.streaming))
+
+
+def prompt_limit(policies: Cascade) -> int:
+    """The longest prompt in tokens: the guards' limit, or their default where none are configured."""
+    guards = next((policy for policy in policies.policies if isinstance(policy, Guards)), Guards())
+    return guards.max_prompt_tokens
+
+
+def model_file(config: Config) -> Path | None:
+    """The model's file, when it is a file at all."""
+    if config.engine.backend == "rust" and config.engine.model == "tiny":
+        return tiny_needle_path()
+    return Path(config.engine.model).expanduser() if config.engine.model.endswith(".cact") else None
+
+
+def ledger_path(config: Config, environ: Mapping[str, str]) -> Path | None:
+    """Where the ledger stands; None when it is off."""
+    if config.ledger.path == "off":
+        return None
+    return Path(config.ledger.path).expanduser() if config.ledger.path else default_path(environ)
+
+
+async def explain(config: Config, raw: bytes, *, environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
+    """What the router would do with a request body, and why; runs the engine if it would run, asks no upstream."""
+    services = build(config, upstream=bool(config.upstream.base_url), environ=environ)
+    parsed = parse(raw)
+    if isinstance(parsed, Unreadable):
+        return {"route": "upstream", "reason": parsed.reason, "detail": parsed.detail}
+    await services.engine.start()
+    try:
+        await wait_until_loaded(services.engine)
+        verdict = await services.pipeline.decide(parsed, config.mode)
+    finally:
+        await services.engine.aclose()
+    return explanation(verdict)
+
+
+async def wait_until_loaded(engine: Engine, *, timeout_s: float = 60.0) -> EngineState:
+    """Wait until the engine is ready or has failed; returns its state then."""
+    import anyio
+
+    with anyio.move_on_after(timeout_s):
+        while engine.health().state is EngineState.LOADING:  # noqa: ASYNC110  # the port has no event; loading is rare
+            await anyio.sleep(0.02)
+    return engine.health().state
+
+
+ROUTES = {Action.ANSWER: "local", Action.MERGE: "merged", Action.FORWARD: "upstream"}
+
+
+def explanation(verdict: Verdict) -> dict[str, Any]:
+    """A verdict as plain values."""
+    shown: dict[str, Any] = {"route": ROUTES[verdict.action], "reason": verdict.reason, "policy": verdict.policy}
+    if verdict.prepared is not None:
+        features = verdict.prepared.features
+        shown["features"] = {name: getattr(features, name) for name in features.__slots__}
+        shown["engine_sees"] = {
+            "system": verdict.prepared.task.system,
+            "tools": list(verdict.prepared.catalogue.tools),
+            "steps": list(verdict.prepared.task.steps),
+        }
+    if verdict.attempt is not None:
+        evidence = verdict.attempt.evidence
+        shown["evidence"] = {
+            "failures": list(evidence.failures),
+            "confidence": evidence.confidence,
+            "uncovered": evidence.uncovered,
+        }
+        if verdict.attempt.findings is not None:
+            shown["calls"] = [{"name": c.name, "arguments": dict(c.arguments)} for c in verdict.attempt.findings.calls]
+        detail = getattr(verdict.attempt.outcome, "detail", "")
+        if detail:
+            shown["engine_detail"] = detail
+    return shown

@@ -1,0 +1,80 @@
+"""The wrapped app as something that can be asked: its answer as status, headers and an iterator of bytes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from starlette.types import ASGIApp, Message, Receive, Scope
+
+from needle_router.errors import UpstreamBroken
+from needle_router.forward.headers import Header
+
+#: Messages that may wait between the app and us; beyond that the app's `send` waits (back-pressure).
+QUEUE_LIMIT = 4
+
+
+def replay(body: bytes, receive: Receive) -> Receive:
+    """A `receive` that gives the body that was read already, then what the real one gives (a disconnect)."""
+    given = False
+
+    async def again() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return again
+
+
+@dataclass(frozen=True, slots=True)
+class InnerResponse:
+    """An answer under way. `body` raises `UpstreamBroken` when the app stops before the end."""
+
+    status: int
+    headers: list[Header]
+    body: AsyncIterator[bytes]
+
+
+@asynccontextmanager
+async def open_inner(app: ASGIApp, scope: Scope, receive: Receive) -> AsyncIterator[InnerResponse]:
+    """Run `app` for one request; it is cancelled when the block is left before its end."""
+    queue: asyncio.Queue[Message | None] = asyncio.Queue(QUEUE_LIMIT)
+    raised: list[Exception] = []
+
+    async def run() -> None:
+        try:
+            await app(scope, receive, queue.put)
+        except Exception as error:  # the answer's reader learns of it where it stands
+            raised.append(error)
+        await queue.put(None)
+
+    async def body() -> AsyncIterator[bytes]:
+        while True:
+            message = await queue.get()
+            if message is None:
+                raise UpstreamBroken("The upstream's answer ended before it was complete.") from _first(raised)
+            if message["type"] != "http.response.body":
+                continue
+            chunk = message.get("body", b"")
+            if chunk:
+                yield chunk
+            if not message.get("more_body", False):
+                return
+
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(run())
+        try:
+            first = await queue.get()
+            if first is None or first["type"] != "http.response.start":
+                raise UpstreamBroken("The upstream gave no answer.") from _first(raised)
+            yield InnerResponse(first["status"], list(first.get("headers", ())), body())
+        finally:
+            task.cancel()
+
+
+def _first(errors: list[Exception]) -> Exception | None:
+    return errors[0] if errors else None

@@ -1,0 +1,170 @@
+"""The streaming reverse proxy: an ASGI app whose every answer is the upstream's.
+
+Bytes go through as they are. A watcher waits for the client to hang up from the moment the request is read; when it
+does, the upstream's connection is closed, before its headers as well as in the middle of its body. An upstream that
+fails before its first byte becomes an OpenAI error; one that fails later leaves an answer that visibly broke off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Callable
+
+from starlette.types import Message, Receive, Scope, Send
+
+from needle_router.config.schema import Upstream
+from needle_router.errors import (
+    LoopDetected,
+    RouterError,
+    UpstreamBroken,
+    UpstreamError,
+    UpstreamTimeout,
+    UpstreamUnreachable,
+)
+from needle_router.forward.answer import send_error, sse_error
+from needle_router.forward.headers import PSEUDONYM, passed_before, request_headers, response_headers
+from needle_router.forward.target import Origin, upstream_target
+from needle_router.forward.wire import Answer, Request, Timeouts, Wire
+
+ERROR_KINDS = {UpstreamUnreachable: "unreachable", UpstreamTimeout: "timeout", UpstreamBroken: "disconnected"}
+
+
+class ResponseCut(Exception):
+    """Raised after an answer had begun, so that the server closes the connection without ending the body properly."""
+
+
+class _ClientGone(Exception):
+    """The client hung up."""
+
+
+class ReverseProxy:
+    """Forwards HTTP requests to the one configured upstream.
+
+    `on_error` is told the kind of each upstream failure: unreachable, timeout or disconnected.
+    """
+
+    def __init__(
+        self, settings: Upstream, *, wire: Wire | None = None, on_error: Callable[[str], None] = lambda _: None
+    ) -> None:
+        self.origin = Origin.parse(settings.base_url)
+        timeouts = Timeouts(settings.connect_timeout_s, settings.first_byte_timeout_s, settings.idle_timeout_s)
+        self.wire = wire or Wire(self.origin, timeouts)
+        self.key = settings.api_key if settings.inject_key else ""
+        self.via = PSEUDONYM + secrets.token_hex(4).encode()
+        self._host = self.origin.host_header
+        self._on_error = on_error
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Forward one request."""
+        if scope["type"] == "websocket":
+            return await refuse_websocket(scope, receive, send)
+        try:
+            target = upstream_target(
+                self.origin, scope.get("raw_path") or scope["path"].encode(), scope["query_string"]
+            )
+            if passed_before(scope["headers"], self.via):
+                raise LoopDetected("The request has already passed through this router: the upstream leads back to it.")
+        except RouterError as error:
+            return await send_error(send, error)
+        headers = request_headers(scope["headers"], host=self._host, via=self.via, key=self.key)
+        cut: ResponseCut | None = None
+        try:
+            await self._forward(scope["method"].encode(), target, headers, receive, send)
+        except* _ClientGone:
+            pass
+        except* ResponseCut as group:
+            cut = next(error for error in group.exceptions if isinstance(error, ResponseCut))
+        if cut is not None:
+            raise cut
+
+    async def _forward(
+        self, method: bytes, target: bytes, headers: list[tuple[bytes, bytes]], receive: Receive, send: Send
+    ) -> None:
+        first = await receive()
+        if first["type"] == "http.disconnect":
+            return
+        body: bytes | AsyncIterator[bytes] = first.get("body", b"")
+        consumed = asyncio.Event()
+        if first.get("more_body", False):
+            body = _pieces(first, receive, consumed)
+        else:
+            consumed.set()
+        request = Request(method, target, headers, body)
+        async with asyncio.TaskGroup() as group:
+            watcher = group.create_task(_watch(receive, consumed))
+            try:
+                await self._relay(request, send)
+            finally:
+                watcher.cancel()
+
+    async def _relay(self, request: Request, send: Send) -> None:
+        try:
+            answer = await self.wire.send(request)
+        except UpstreamError as error:
+            self._note(error)
+            return await send_error(send, error)
+        async with answer:
+            headers = response_headers(answer.headers)
+            await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+            whole = answer.whole
+            if whole is not None:
+                return await send({"type": "http.response.body", "body": whole})
+            await self._stream(answer, send)
+
+    async def _stream(self, answer: Answer, send: Send) -> None:
+        try:
+            async for chunk in answer.body():
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        except UpstreamError as error:
+            self._note(error)
+            if _is_event_stream(answer.headers):
+                await send({"type": "http.response.body", "body": b"\n\n" + sse_error(error), "more_body": True})
+            raise ResponseCut(error.code) from None
+        await send({"type": "http.response.body", "body": b""})
+
+    def _note(self, error: UpstreamError) -> None:
+        self._on_error(ERROR_KINDS.get(type(error), "disconnected"))
+
+    async def aclose(self) -> None:
+        """Close the connections to the upstream."""
+        await self.wire.aclose()
+
+
+def _is_event_stream(headers: list[tuple[bytes, bytes]]) -> bool:
+    encoded = any(name.lower() == b"content-encoding" for name, _ in headers)
+    return not encoded and any(
+        name.lower() == b"content-type" and value.lower().startswith(b"text/event-stream") for name, value in headers
+    )
+
+
+async def _pieces(first: Message, receive: Receive, consumed: asyncio.Event) -> AsyncIterator[bytes]:
+    message = first
+    try:
+        while True:
+            if message["type"] == "http.disconnect":
+                raise _ClientGone
+            yield message.get("body", b"")
+            if not message.get("more_body", False):
+                return
+            message = await receive()
+    finally:
+        consumed.set()
+
+
+async def _watch(receive: Receive, consumed: asyncio.Event) -> None:
+    """Raise when the client hangs up; a body that is still coming has its own reader."""
+    await consumed.wait()
+    while (await receive())["type"] != "http.disconnect":
+        continue
+    raise _ClientGone
+
+
+async def refuse_websocket(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer a WebSocket handshake with 426, so that a client can fall back to HTTP at once."""
+    await receive()
+    if "websocket.http.response" in scope.get("extensions", {}):
+        await send({"type": "websocket.http.response.start", "status": 426, "headers": [(b"content-length", b"0")]})
+        await send({"type": "websocket.http.response.body", "body": b""})
+    else:
+        await send({"type": "websocket.close", "code": 1003})

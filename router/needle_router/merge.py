@@ -1,0 +1,129 @@
+"""Local calls and the upstream's answer as one: one id, one list of calls, one end.
+
+The local calls come first and stand. Of the upstream's answer everything is kept but calls that are equal to a local
+one, which a client would otherwise run twice. In a stream an upstream call can only be compared once its arguments are
+complete, so upstream calls are held until the stream ends and words pass at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from needle_router.compare import same_call
+from needle_router.surfaces.chat_answers import DONE, ChunkWriter, call_chunks, completion, event, opening
+from needle_router.surfaces.chat_read import CallCollector, decoded, first_delta, first_message, message_calls
+from needle_router.turn import AnsweredCall, Call, Reply
+
+#: Parts of a delta that are handled here; whatever else a provider sends is kept.
+_HANDLED = frozenset(("role", "tool_calls"))
+
+
+def missing_calls(local: Sequence[AnsweredCall], upstream: Sequence[AnsweredCall]) -> tuple[AnsweredCall, ...]:
+    """The upstream's calls that no local call is equal to, with ids that do not collide."""
+    known: list[Call] = [call for answered in local if (call := decoded(answered)) is not None]
+    taken = {call.id for call in local}
+    kept: list[AnsweredCall] = []
+    for answered in upstream:
+        call = decoded(answered)
+        if call is not None and any(same_call(call, other) for other in known):
+            continue
+        identifier = answered.id or f"{local[0].id[:-1]}{len(kept)}" if local else answered.id
+        while identifier in taken:
+            identifier = f"{identifier[:36]}_{len(taken)}"
+        taken.add(identifier)
+        kept.append(AnsweredCall(identifier, answered.name, answered.arguments or "{}"))
+    return tuple(kept)
+
+
+def merge_json(local: Reply, upstream: Any) -> dict[str, Any]:
+    """One `chat.completion` object; raises ValueError when `upstream` is not a completion."""
+    message = first_message(upstream)
+    if message is None:
+        raise ValueError("the upstream's answer is not a chat completion")
+    extra = missing_calls(local.calls, message_calls(message))
+    body = completion(local)
+    merged = body["choices"][0]["message"]
+    for key, value in message.items():
+        if key not in _HANDLED and value is not None:
+            merged[key] = value
+    merged["tool_calls"] += [
+        {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+        for call in extra
+    ]
+    body["usage"] = upstream.get("usage")
+    for key, value in upstream.items():
+        body.setdefault(key, value)
+    return body
+
+
+class StreamMerger:
+    """Rewrites an upstream's stream behind the local calls; feed it the data of each event."""
+
+    def __init__(self, local: Reply, *, include_usage: bool) -> None:
+        self._local = local
+        self._writer = ChunkWriter(local, include_usage=include_usage)
+        self._include_usage = include_usage
+        self._calls = CallCollector()
+        self._usage: Mapping[str, Any] | None = None
+        self._finish: str | None = None
+        self.done = False
+        self.failed = False
+
+    def opening(self) -> bytes:
+        """Role, reasoning and the local calls."""
+        return b"".join(opening(self._writer, self._local))
+
+    def feed(self, data: bytes) -> bytes:
+        """What the client gets for one event of the upstream."""
+        if data == b"[DONE]":
+            self.done = True
+            return b""
+        try:
+            chunk = orjson.loads(data)
+        except orjson.JSONDecodeError:
+            return b""  # keep-alives and the like carry no JSON
+        if not isinstance(chunk, dict):
+            return b""
+        if chunk.get("error") is not None:
+            self.failed = True
+            return event({"error": chunk["error"]})
+        if isinstance(chunk.get("usage"), dict):
+            self._usage = chunk["usage"]
+        self._finish = _finish_reason(chunk) or self._finish
+        delta = first_delta(chunk)
+        self._calls.add(delta.get("tool_calls"))
+        words = {key: value for key, value in delta.items() if key not in _HANDLED and value not in (None, "", [])}
+        return self._writer.chunk(words) if words else b""
+
+    @property
+    def complete(self) -> bool:
+        """Whether the upstream's stream came to a regular end."""
+        return self.done or self._finish is not None
+
+    def close(self) -> bytes:
+        """The upstream's missing calls, the one finish chunk, usage where asked for, and `[DONE]`."""
+        local = self._local
+        pieces: list[bytes] = []
+        for index, call in enumerate(missing_calls(local.calls, self._calls.calls()), len(local.calls)):
+            pieces += call_chunks(self._writer, index, call.id, call.name, call.arguments)
+        extra = {} if local.extension is None else {"x_needle": local.extension}
+        pieces.append(self._writer.chunk({}, local.finish_reason, **extra))
+        if self._include_usage:
+            pieces.append(self._writer.usage(self._usage))
+        return b"".join((*pieces, DONE))
+
+    @property
+    def usage(self) -> Mapping[str, Any] | None:
+        """The last usage that the upstream reported."""
+        return self._usage
+
+
+def _finish_reason(chunk: Mapping[str, Any]) -> str | None:
+    choices = chunk.get("choices")
+    for choice in choices if isinstance(choices, list) else ():
+        if isinstance(choice, dict) and isinstance(choice.get("finish_reason"), str):
+            return str(choice["finish_reason"])
+    return None

@@ -1,0 +1,177 @@
+"""`NeedleRouter`: the plain ASGI middleware that is the whole product.
+
+Whatever app stands behind it is the upstream: an own FastAPI service, a LiteLLM or vLLM server, or our reverse proxy.
+Requests other than `POST .../chat/completions` reach it untouched and unbuffered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import logging
+from collections.abc import Sequence
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from needle_policies import Action
+from needle_router import admin
+from needle_router.build import build
+from needle_router.config.load import load_config
+from needle_router.config.schema import Config
+from needle_router.errors import RouterError, Unauthorized
+from needle_router.exchange import ClientGone, Exchange
+from needle_router.forward.answer import send_error
+from needle_router.observe import Header, ObservedSend, header_value, without_needle
+from needle_router.pipeline import Verdict
+from needle_router.services import Services
+
+logger = logging.getLogger("needle_router")
+CHAT_SUFFIX = "/chat/completions"
+#: Paths that load balancers and scrapers ask without a key.
+OPEN_PATHS = frozenset(("/healthz", "/readyz", "/health"))
+PASSED = Verdict(Action.FORWARD, "not-chat")
+
+
+class NeedleRouter:
+    """Answers tool-call turns with Needle and passes everything else to `app`.
+
+    `config` defaults to the usual file and environment; a configuration that cannot be used raises `ConfigError`.
+    `standalone` is set by `create_app`: the router's own endpoints then come before the app's, otherwise only where the
+    app has none (it answered 404). `upstream` says whether `app` answers what Needle cannot; always true when embedded.
+    """
+
+    def __init__(
+        self, app: ASGIApp, config: Config | None = None, *, standalone: bool = False, upstream: bool = True
+    ) -> None:
+        self.app = app
+        self.config = load_config(embedded=True) if config is None else config
+        self.services: Services = build(self.config, upstream=upstream)
+        self._standalone = standalone
+        self._started = False
+        self._keys = [_digest(key) for key in self.config.server.api_keys]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One connection of any kind."""
+        if scope["type"] == "http":
+            await self.start()
+            await self._http(scope, receive, send)
+        elif scope["type"] == "lifespan":
+            await self._lifespan(scope, receive, send)
+        else:
+            await self.app(scope, receive, send)
+
+    # ------------------------------------------------------------------ lifetime
+
+    async def start(self) -> None:
+        """Start engine and ledger once; returns at once, and nothing that fails here fails the app."""
+        if self._started:
+            return
+        self._started = True
+        try:
+            self.services.ledger.start()
+            await self.services.engine.start()
+        except Exception:
+            logger.exception("the engine could not be started; requests are passed on")
+
+    async def stop(self) -> None:
+        """Stop the engine and write out the ledger."""
+        if not self._started:
+            return
+        self._started = False
+        await self.services.engine.aclose()
+        await asyncio.to_thread(self.services.ledger.close)
+
+    def begin_drain(self) -> None:
+        """From now on /readyz says 503 and nothing new is tried locally; what runs goes on."""
+        self.services.draining = True
+
+    async def _lifespan(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def watched_receive() -> Message:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                await self.start()
+            return message
+
+        async def watched_send(message: Message) -> None:
+            if message["type"] in ("lifespan.shutdown.complete", "lifespan.shutdown.failed"):
+                await self.stop()
+            await send(message)
+
+        await self.app(scope, watched_receive, watched_send)
+
+    # ---------------------------------------------------------------------- http
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path, headers = scope["path"], scope["headers"]
+        endpoint = admin.ENDPOINTS.get(path) if scope["method"] in ("GET", "HEAD") else None
+        try:
+            if self._keys and path not in OPEN_PATHS:
+                self._authorise(headers)
+            if endpoint is not None and self._standalone:
+                await admin.respond(send, endpoint(self.services), head=scope["method"] == "HEAD")
+            elif endpoint is not None:
+                await self._endpoint_unless_taken(scope, receive, send, endpoint)
+            elif scope["method"] == "POST" and path.endswith(CHAT_SUFFIX):
+                await Exchange(self.services, self.app, scope, receive, send, headers).run()
+            elif path == "/v1/models" and scope["method"] == "GET" and not self.services.upstream:
+                await admin.respond(send, admin.models(self.services), head=False)
+            else:
+                await self._pass(scope, receive, send)
+        except ClientGone:
+            return
+        except RouterError as error:
+            await send_error(send, error)
+
+    def _authorise(self, headers: Sequence[Header]) -> None:
+        """Raise unless one of the router's keys came as bearer token, `api-key` or `x-needle-key`."""
+        bearer = header_value(headers, b"authorization")
+        given = [
+            bearer[7:].strip() if bearer[:7].lower() == "bearer " else "",
+            header_value(headers, b"api-key"),
+            header_value(headers, b"x-needle-key"),
+        ]
+        # Digests have one length, and every pair is compared, so that time tells nothing about a key.
+        matches = [hmac.compare_digest(_digest(key), known) for key in given if key for known in self._keys]
+        if not any(matches):
+            raise Unauthorized(
+                "This router needs one of its own keys, as Authorization: Bearer, api-key or x-needle-key; "
+                "the request carried none that fits."
+            )
+
+    async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Everything that is not a chat completion: unread and unbuffered."""
+        exchange = Exchange(self.services, self.app, scope, receive, send, scope["headers"])
+        exchange.timing.handed_over = exchange.timing.started
+        observed = ObservedSend(
+            send,
+            ours=lambda _: exchange.own_headers(PASSED, "upstream"),
+            request_id=exchange.request_id,
+            read=False,
+        )
+        inner = {**scope, "headers": without_needle(scope["headers"])}
+        try:
+            await self.app(inner, receive, observed)
+        finally:
+            exchange.record("upstream", PASSED, None, status=observed.status, error="" if observed.complete else "cut")
+
+    async def _endpoint_unless_taken(
+        self, scope: Scope, receive: Receive, send: Send, endpoint: admin.Endpoint
+    ) -> None:
+        """The app's own endpoint of that name where it has one, else ours."""
+        missing = False
+
+        async def unless_missing(message: Message) -> None:
+            nonlocal missing
+            if message["type"] == "http.response.start" and message["status"] == 404:
+                missing = True
+            if not missing:
+                await send(message)
+
+        await self.app(scope, receive, unless_missing)
+        if missing:
+            await admin.respond(send, endpoint(self.services), head=scope["method"] == "HEAD")
+
+
+def _digest(key: str) -> bytes:
+    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()

@@ -1,0 +1,86 @@
+"""The one place where a response that is not ours is looked at on its way to the client.
+
+Headers: forged `x-needle-*` go, ours come, an `x-request-id` is minted only where there was none. Body: passed on as it
+is; the usage reader, and in shadow mode a bounded copy, only look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from starlette.types import Message, Send
+
+from needle_router.usage import UsageReader
+
+Header = tuple[bytes, bytes]
+PREFIX = b"x-needle-"
+MAX_COPY_BYTES = 1024 * 1024
+
+
+def without_needle(headers: Iterable[Header]) -> list[Header]:
+    """The headers that are not in our name space; whoever sets those from outside is pretending."""
+    return [header for header in headers if not header[0].lower().startswith(PREFIX)]
+
+
+def header_value(headers: Iterable[Header], name: bytes) -> str:
+    """The first value of a header, "" when it is absent."""
+    return next((value.decode("latin-1") for key, value in headers if key.lower() == name), "")
+
+
+class ObservedSend:
+    """An ASGI `send` that adds our headers to the start of a response and reads along."""
+
+    def __init__(
+        self,
+        send: Send,
+        *,
+        ours: Callable[[int], list[Header]],
+        request_id: Callable[[], str],
+        read: bool,
+        copy: bool = False,
+    ) -> None:
+        self._send = send
+        self._ours = ours
+        self._request_id = request_id
+        self._read = read
+        self._copy = copy
+        self.copied: list[bytes] = []
+        self._copied_size = 0
+        self.reader: UsageReader | None = None
+        self.status = 0
+        self.content_type = ""
+        self.content_encoding = ""
+        self.complete = False
+
+    async def __call__(self, message: Message) -> None:
+        """Pass one message on."""
+        if message["type"] == "http.response.start":
+            message = self._started(message)
+        elif message["type"] == "http.response.body":
+            self._body(message.get("body", b""))
+            self.complete = not message.get("more_body", False)
+        await self._send(message)
+
+    def _started(self, message: Message) -> Message:
+        headers = without_needle(message.get("headers", ()))
+        self.status = message["status"]
+        if self._read:
+            self.content_type = header_value(headers, b"content-type")
+            self.content_encoding = header_value(headers, b"content-encoding")
+            self.reader = UsageReader(self.content_type, self.content_encoding)
+        if not header_value(headers, b"x-request-id"):
+            headers.append((b"x-request-id", self._request_id().encode("latin-1")))
+        return {**message, "headers": headers + self._ours(self.status)}
+
+    def _body(self, chunk: bytes) -> None:
+        if self.reader is not None and chunk:
+            self.reader.feed(chunk)
+        if self._copy and chunk:
+            self._copied_size += len(chunk)
+            if self._copied_size <= MAX_COPY_BYTES:
+                self.copied.append(chunk)
+
+    @property
+    def copy(self) -> bytes | None:
+        """The whole body when it was copied and fitted, else None."""
+        return b"".join(self.copied) if self._copied_size <= MAX_COPY_BYTES and self.complete else None

@@ -1,0 +1,120 @@
+"""Tool calls and text read out of an upstream's chat completion, JSON or stream."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from needle_router.sse import EventSplitter, EventTooLong
+from needle_router.turn import AnsweredCall, Call
+
+DONE = b"[DONE]"
+
+
+@dataclass(slots=True)
+class CallPieces:
+    """One call of a stream while its pieces come in."""
+
+    id: str = ""
+    name: str = ""
+    arguments: str = ""
+
+
+class CallCollector:
+    """Puts the tool calls of a stream together, by their index (OpenAPI `ChatCompletionMessageToolCallChunk`)."""
+
+    def __init__(self) -> None:
+        self._calls: dict[int, CallPieces] = {}
+
+    def add(self, deltas: Any) -> None:
+        """Take `delta.tool_calls` of one chunk."""
+        for position, delta in enumerate(deltas if isinstance(deltas, list) else ()):
+            if not isinstance(delta, dict):
+                continue
+            index = delta.get("index", position)
+            pieces = self._calls.setdefault(index if isinstance(index, int) else position, CallPieces())
+            function = delta.get("function")
+            function = function if isinstance(function, dict) else {}
+            pieces.id = pieces.id or _text(delta.get("id"))
+            pieces.name = pieces.name or _text(function.get("name"))
+            pieces.arguments += _text(function.get("arguments"))
+
+    def calls(self) -> tuple[AnsweredCall, ...]:
+        """The calls in the order of their index."""
+        return tuple(AnsweredCall(p.id, p.name, p.arguments or "{}") for _, p in sorted(self._calls.items()))
+
+
+def decoded(call: AnsweredCall) -> Call | None:
+    """The call with its arguments decoded; None when they are no JSON object."""
+    try:
+        arguments = orjson.loads(call.arguments or "{}")
+    except orjson.JSONDecodeError:
+        return None
+    return Call(call.name, arguments) if isinstance(arguments, dict) else None
+
+
+def message_calls(message: Mapping[str, Any]) -> tuple[AnsweredCall, ...]:
+    """The calls of a whole message."""
+    found = []
+    calls = message.get("tool_calls")
+    for item in calls if isinstance(calls, list) else ():
+        function = item.get("function") if isinstance(item, dict) else None
+        if isinstance(function, dict):
+            found.append(
+                AnsweredCall(_text(item.get("id")), _text(function.get("name")), _text(function.get("arguments")))
+            )
+    return tuple(found)
+
+
+def first_message(body: Any) -> Mapping[str, Any] | None:
+    """`choices[0].message` of a chat completion; None when the body is something else."""
+    choices = body.get("choices") if isinstance(body, dict) else None
+    first = choices[0] if isinstance(choices, list) and choices else None
+    message = first.get("message") if isinstance(first, dict) else None
+    return message if isinstance(message, dict) else None
+
+
+def answered_calls(content_type: str, body: bytes) -> tuple[Call, ...] | None:
+    """The tool calls of an answer; None when it cannot be read."""
+    if content_type.startswith("text/event-stream"):
+        return _decoded_all(_stream_calls(body))
+    try:
+        message = first_message(orjson.loads(body))
+    except orjson.JSONDecodeError:
+        return None
+    return None if message is None else _decoded_all(message_calls(message))
+
+
+def _stream_calls(body: bytes) -> tuple[AnsweredCall, ...] | None:
+    collector = CallCollector()
+    try:
+        for data in EventSplitter().feed(body):
+            if data != DONE:
+                delta = first_delta(orjson.loads(data or b"null"))
+                collector.add(delta.get("tool_calls"))
+    except (orjson.JSONDecodeError, EventTooLong):
+        return None
+    return collector.calls()
+
+
+def first_delta(chunk: Any) -> Mapping[str, Any]:
+    """`delta` of choice 0 of a chunk, {} where there is none."""
+    choices = chunk.get("choices") if isinstance(chunk, dict) else None
+    for choice in choices if isinstance(choices, list) else ():
+        if isinstance(choice, dict) and choice.get("index", 0) == 0 and isinstance(choice.get("delta"), dict):
+            return dict(choice["delta"])
+    return {}
+
+
+def _decoded_all(calls: tuple[AnsweredCall, ...] | None) -> tuple[Call, ...] | None:
+    if calls is None:
+        return None
+    found = [decoded(call) for call in calls]
+    return None if None in found else tuple(call for call in found if call is not None)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
