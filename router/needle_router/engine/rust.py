@@ -17,7 +17,7 @@ from typing import Any
 
 import orjson
 
-from needle_router.engine.archives import archive_generation, cactus_cache, rust_archive
+from needle_router.engine.archives import TINY, archive_generation, cactus_cache, rust_archive
 from needle_router.engine.session import LoadFailed, Refusal
 
 #: `stop_reason` when the budget ran out; anything else is the model's own end.
@@ -77,7 +77,8 @@ class RustLibrary:
 
     def init(self, system: str, tools: str) -> None:
         """Keep system and tools for the calls to come."""
-        self._system, self._tools = system, tools
+        # The tiny model was trained without a system text; the date's digits leak into its answers.
+        self._system, self._tools = "" if self._model == TINY else system, tools
 
     def reset(self) -> None:
         """Nothing to forget."""
