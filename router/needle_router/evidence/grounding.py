@@ -25,6 +25,8 @@ _MOMENT_FACT = re.compile(r"(?im)^(?:date|time|battery)\s*:.*$")
 _UNIT_IN_DESCRIPTION = re.compile(r"\b(?:in|of)\s+(\w+)\b|\((\w+)\)")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 #: Names of boolean parameters that say on or off in the request's own words.
+SWITCHED_ON = frozenset(("on", "start", "enable", "activate", "begin", "resume", "open"))
+SWITCHED_OFF = frozenset(("off", "out", "stop", "disable", "deactivate", "end", "pause", "shut", "kill", "close", "cut"))
 _SWITCH = frozenset(("on", "power", "enabled", "active", "state"))
 
 
@@ -71,9 +73,9 @@ def grounded(path: str, value: Any, schema: Mapping[str, Any], sources: Sources)
 def _switch_fits(path: str, value: bool, sources: Sources) -> bool:
     if _name_words(path)[-1:] == [] or _name_words(path)[-1] not in _SWITCH:
         return True
-    said = words.read(sources.text).words
-    wanted, other = ("on", "off") if value else ("off", "on")
-    return wanted in said or other not in said
+    said = frozenset(words.read(sources.text).words)
+    wanted, other = (SWITCHED_ON, SWITCHED_OFF) if value else (SWITCHED_OFF, SWITCHED_ON)
+    return bool(said & wanted) or not said & other
 
 
 def _member_fits(value: str, members: list[Any], sources: Sources) -> bool:
