@@ -174,6 +174,7 @@ class Slot:
     async def _life(self) -> float:
         """One process from start to end; the seconds to wait before the next one."""
         self.phase = Phase.FAILED if self._restarts.broken else Phase.STARTING
+        self._retry.clear()
         shared = self._shared
         shared.counts.restarts += self._started_before
         shared.counts.starts += 1
@@ -266,7 +267,6 @@ class Slot:
     async def _pause(self, delay_s: float) -> None:
         if delay_s <= 0:
             return
-        self._retry.clear()
         try:
             async with asyncio.timeout(delay_s):
                 await self._retry.wait()

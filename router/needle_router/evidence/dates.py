@@ -9,20 +9,7 @@ from __future__ import annotations
 import datetime
 import re
 
-MONTHS = [
-    "january",
-    "february",
-    "march",
-    "april",
-    "may",
-    "june",
-    "july",
-    "august",
-    "september",
-    "october",
-    "november",
-    "december",
-]
+MONTHS = """january february march april may june july august september october november december""".split()
 _MONTH = "|".join(f"{month}|{month[:3]}" for month in MONTHS)
 _ISO = re.compile(r"\b(\d{4})-(\d{1,2})-(\d{1,2})\b")
 _NUMERIC = re.compile(r"\b(\d{1,2})[/.](\d{1,2})[/.](\d{4})\b")

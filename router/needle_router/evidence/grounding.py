@@ -26,7 +26,9 @@ _UNIT_IN_DESCRIPTION = re.compile(r"\b(?:in|of)\s+(\w+)\b|\((\w+)\)")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 #: Names of boolean parameters that say on or off in the request's own words.
 SWITCHED_ON = frozenset(("on", "start", "enable", "activate", "begin", "resume", "open"))
-SWITCHED_OFF = frozenset(("off", "out", "stop", "disable", "deactivate", "end", "pause", "shut", "kill", "close", "cut"))
+SWITCHED_OFF = frozenset(
+    ("off", "out", "stop", "disable", "deactivate", "end", "pause", "shut", "kill", "close", "cut")
+)
 _SWITCH = frozenset(("on", "power", "enabled", "active", "state"))
 
 

@@ -12,34 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-UNITS_BELOW_TWENTY = [
-    "zero",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-    "thirteen",
-    "fourteen",
-    "fifteen",
-    "sixteen",
-    "seventeen",
-    "eighteen",
-    "nineteen",
-]
-TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
+UNITS_BELOW_TWENTY = """zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen
+    sixteen seventeen eighteen nineteen""".split()
+TENS = """twenty thirty forty fifty sixty seventy eighty ninety""".split()
 SMALL = {word: number for number, word in enumerate(UNITS_BELOW_TWENTY)} | {
     word: 20 + 10 * number for number, word in enumerate(TENS)
 }
 SCALES = {"hundred": 100, "thousand": 1000, "million": 1_000_000}
-ARTICLES = frozenset(["a", "an", "the", "of", "to", "in", "on", "at", "for", "my", "your", "our"])
+ARTICLES = frozenset("""a an the of to in on at for my your our""".split())
 
 _WORD = re.compile(r"\d+(?:[.,:]\d+)*|[^\W\d_]+", re.UNICODE)
 _POSSESSIVE = re.compile(r"['\u2019]s\b", re.IGNORECASE)

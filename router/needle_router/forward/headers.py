@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from needle_router.errors import BadRequest
+
 Header = tuple[bytes, bytes]
 HOP_BY_HOP = frozenset(
     (
@@ -32,18 +34,31 @@ def connection_options(headers: Iterable[Header]) -> set[bytes]:
 
 
 def request_headers(headers: list[Header], *, host: bytes, via: bytes, key: str = "") -> list[Header]:
-    """The fields for the upstream. `via` is our own entry; `key`, where given, replaces the client's credentials."""
+    """The fields for the upstream. `via` is our own entry; `key`, where given, replaces the client's credentials.
+
+    Raises `BadRequest` for a request that two servers could read as two different ones (RFC 9112 section 6.1).
+    """
     listed = connection_options(headers)
     kept: list[Header] = [(b"host", host)]
     vias = []
+    lengths = []
+    chunked = False
     for name, value in headers:
         lowered = name.lower()
+        if lowered == b"content-length":
+            lengths.append(value)
+            continue
+        chunked = chunked or lowered == b"transfer-encoding"
         if lowered in NOT_FORWARDED or lowered in listed or lowered.startswith(NEEDLE):
             continue
         if lowered == b"via":
             vias.append(value)
         elif not (key and lowered in KEY_FIELDS):
             kept.append((name, value))
+    if lengths:
+        if chunked or len(set(lengths)) > 1 or not lengths[0].isdigit():
+            raise BadRequest("The request states its length in more than one way.")
+        kept.append((b"content-length", lengths[0]))
     if key:
         kept.append((b"authorization", b"Bearer " + key.encode()))
     kept.append((b"via", b", ".join((*vias, b"1.1 " + via))))

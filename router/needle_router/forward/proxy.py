@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 
 from starlette.types import Message, Receive, Scope, Send
 
@@ -65,9 +65,9 @@ class ReverseProxy:
             )
             if passed_before(scope["headers"], self.via):
                 raise LoopDetected("The request has already passed through this router: the upstream leads back to it.")
+            headers = request_headers(scope["headers"], host=self._host, via=self.via, key=self.key)
         except RouterError as error:
             return await send_error(send, error)
-        headers = request_headers(scope["headers"], host=self._host, via=self.via, key=self.key)
         cut: ResponseCut | None = None
         try:
             await self._forward(scope["method"].encode(), target, headers, receive, send)
@@ -84,7 +84,7 @@ class ReverseProxy:
         first = await receive()
         if first["type"] == "http.disconnect":
             return
-        body: bytes | AsyncIterator[bytes] = first.get("body", b"")
+        body: bytes | AsyncGenerator[bytes, None] = first.get("body", b"")
         consumed = asyncio.Event()
         if first.get("more_body", False):
             body = _pieces(first, receive, consumed)
@@ -101,11 +101,15 @@ class ReverseProxy:
     async def _relay(self, request: Request, send: Send) -> None:
         try:
             answer = await self.wire.send(request)
-        except UpstreamError as error:
-            self._note(error)
+        except RouterError as error:
+            if isinstance(error, UpstreamError):
+                self._note(error)
             return await send_error(send, error)
         async with answer:
             headers = response_headers(answer.headers)
+            if answer.status in (204, 304):
+                # What content-length says there is not the length of a body that follows (RFC 9110 section 8.6).
+                headers = [header for header in headers if header[0].lower() != b"content-length"]
             await send({"type": "http.response.start", "status": answer.status, "headers": headers})
             whole = answer.whole
             if whole is not None:
@@ -138,7 +142,7 @@ def _is_event_stream(headers: list[tuple[bytes, bytes]]) -> bool:
     )
 
 
-async def _pieces(first: Message, receive: Receive, consumed: asyncio.Event) -> AsyncIterator[bytes]:
+async def _pieces(first: Message, receive: Receive, consumed: asyncio.Event) -> AsyncGenerator[bytes, None]:
     message = first
     try:
         while True:

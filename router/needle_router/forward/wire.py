@@ -11,17 +11,18 @@ reading early closes it, so that an upstream stops working for a client that has
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 import time
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
 import httptools
 
-from needle_router.errors import UpstreamBroken, UpstreamTimeout, UpstreamUnreachable
+from needle_router.errors import BadRequest, UpstreamBroken, UpstreamTimeout, UpstreamUnreachable
 from needle_router.forward.headers import Header
 from needle_router.forward.target import Origin
 
@@ -51,7 +52,7 @@ class Request:
     method: bytes
     target: bytes
     headers: list[Header]
-    body: bytes | AsyncIterator[bytes] = b""
+    body: bytes | AsyncGenerator[bytes, None] = b""
 
     @property
     def replayable(self) -> bool:
@@ -72,6 +73,7 @@ class Connection(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
         self.idle_since = 0.0
         self.used = 0
+        self.spoilt = False
         self.lost: Exception | None = None
         self.closed = False
         self._writable: asyncio.Future[None] | None = None
@@ -88,6 +90,7 @@ class Connection(asyncio.Protocol):
         self.answered = False
         self.complete = False
         self.framed = False
+        self.keep_alive = False
         self.head_done = False
         self.status = 0
         self.paused = False
@@ -100,10 +103,14 @@ class Connection(asyncio.Protocol):
         self.transport = transport  # type: ignore[assignment]  # uvloop's transports are duck-typed
 
     def data_received(self, data: bytes) -> None:
+        if self.complete:
+            return self._surplus()
         self.answered = True
         try:
             self.parser.feed_data(data)
-        except httptools.HttpParserError as error:
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            if self.complete:
+                return self._surplus()
             self._fail(UpstreamBroken(f"The upstream's answer is not HTTP/1.1: {type(error).__name__}."))
 
     def eof_received(self) -> bool:
@@ -112,7 +119,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True
         self._pool.forget(self)
-        if self.head_done and not self.framed and not self.complete and exc is None:
+        if self.head_done and not self.framed and exc is None and self.lost is None:
             # Neither a length nor chunks: the body ends with the connection (RFC 9112 section 6.3).
             self.complete = True
         if not self.complete:
@@ -132,6 +139,10 @@ class Connection(asyncio.Protocol):
 
     # ------------------------------------------------------------ httptools side
 
+    def on_message_begin(self) -> None:
+        if self.complete:
+            self._surplus()
+
     def on_header(self, name: bytes, value: bytes) -> None:
         if self.head_done:
             return  # a trailer: dropped on purpose, nothing downstream expects it
@@ -141,22 +152,27 @@ class Connection(asyncio.Protocol):
             self._fail(UpstreamBroken(f"The upstream's headers have more than {MAX_HEAD_BYTES} bytes."))
 
     def on_headers_complete(self) -> None:
+        if self.complete:
+            return
         status = self.parser.get_status_code()
         if status < 200:
             self.headers = []  # an interim answer (RFC 9110 section 15.2)
             return
         self.status, self.head_done = status, True
+        # Asked here, because the parser forgets how the message was framed once it is over.
+        self.keep_alive = self.parser.should_keep_alive()
         for name, value in self.headers:
             lowered = name.lower()
             if lowered == b"content-length" or (lowered == b"transfer-encoding" and CHUNKED in value.lower()):
                 self.framed = True
-        if self.method == b"HEAD":
+        if self.method == b"HEAD" or status in (204, 304):
+            # No body, whatever content-length says (RFC 9112 section 6.3); the parser would wait for one.
             self.complete = True
         self._wake()
 
     def on_body(self, body: bytes) -> None:
         if self.complete:
-            return
+            return self._surplus()
         self.pieces.append(body)
         self.buffered += len(body)
         if self.buffered > HIGH_WATER and not self.paused and self.transport is not None:
@@ -169,42 +185,65 @@ class Connection(asyncio.Protocol):
             self.complete = True
             self._wake()
 
+    def _surplus(self) -> None:
+        """Bytes nobody asked for: they must not be taken for the answer to the next request."""
+        self.spoilt = True
+
     # -------------------------------------------------------------------- exchange
 
-    async def send(self, request: Request) -> None:
+    async def send(self, request: Request, idle_s: float) -> None:
         """Write the request; stops early when the answer is there before the body is out."""
         assert self.transport is not None
         self.used += 1
         if self.used > 1 or self.method != request.method:
             self._reset(request.method)
-        head = [request.method, b" ", request.target, b" HTTP/1.1\r\n"]
+        body = request.body
+        lines = [request.method, b" ", request.target, b" HTTP/1.1\r\n"]
+        length: int | None = None
         for name, value in request.headers:
-            head += (name, b": ", value, b"\r\n")
-        head.append(b"\r\n")
-        if isinstance(request.body, bytes):
-            head.append(request.body)
-            self.transport.write(b"".join(head))
+            lines += (name, b": ", value, b"\r\n")
+            if name.lower() == b"content-length":
+                length = int(value)
+        if isinstance(body, bytes):
+            if length is None and body:
+                lines.append(b"content-length: %d\r\n" % len(body))
+            elif length is not None and length != len(body):
+                raise BadRequest(f"The body has {len(body)} bytes, but content-length says {length}.")
+            self.transport.write(b"".join((*lines, b"\r\n", body)))
             return
-        chunked = not any(name.lower() == b"content-length" for name, _ in request.headers)
-        if chunked:
-            head.insert(-1, b"transfer-encoding: chunked\r\n")
-        self.transport.write(b"".join(head))
-        await self._send_pieces(request.body, chunked=chunked)
+        lines.append(b"transfer-encoding: chunked\r\n\r\n" if length is None else b"\r\n")
+        self.transport.write(b"".join(lines))
+        async with contextlib.aclosing(body):
+            await self._send_pieces(body, length, idle_s)
 
-    async def _send_pieces(self, pieces: AsyncIterator[bytes], *, chunked: bool) -> None:
+    async def _send_pieces(self, pieces: AsyncIterator[bytes], length: int | None, idle_s: float) -> None:
         assert self.transport is not None
+        sent = 0
         async for piece in pieces:
             if self.head_done or self.closed:
                 # An early answer, usually a refusal: the rest of the body is not wanted any more.
-                self._pool.forget(self)
-                self.used = -1
+                self.spoilt = True
                 return
+            sent += len(piece)
+            if length is not None and sent > length:
+                break
             if piece:
-                self.transport.write(b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece)
-            if self._writable is not None:
-                await self._writable
-        if chunked:
+                self.transport.write(b"%x\r\n%b\r\n" % (len(piece), piece) if length is None else piece)
+            await self._drained(idle_s)
+        if length is None:
             self.transport.write(b"0\r\n\r\n")
+        elif sent != length:
+            raise BadRequest(f"The body does not have the {length} bytes that content-length says.")
+
+    async def _drained(self, idle_s: float) -> None:
+        """Wait until the other side has taken most of what was written."""
+        if self._writable is None:
+            return
+        try:
+            async with asyncio.timeout(idle_s):
+                await self._writable
+        except TimeoutError:
+            raise UpstreamTimeout(f"The upstream took nothing of the request's body for {idle_s:g} s.") from None
 
     async def head(self, timeout_s: float) -> None:
         """Wait for status and headers; raises `_Stale`, `UpstreamBroken` or `UpstreamTimeout`."""
@@ -250,14 +289,7 @@ class Connection(asyncio.Protocol):
     @property
     def reusable(self) -> bool:
         """Whether the exchange ended in a state from which another can begin."""
-        return (
-            self.complete
-            and not self.closed
-            and self.lost is None
-            and self.used >= 0
-            and (self.framed or self.method == b"HEAD" or self.status in (204, 304))
-            and self.parser.should_keep_alive()
-        )
+        return self.complete and not self.closed and self.lost is None and not self.spoilt and self.keep_alive
 
     def abort(self) -> None:
         """Close at once, whatever is under way."""
@@ -328,20 +360,18 @@ class Wire:
         """Send a request and wait for the head of its answer.
 
         A pooled connection that the other side closed meanwhile is replaced once, and only when not a byte of an
-        answer came. Raises `UpstreamUnreachable`, `UpstreamBroken`, `UpstreamTimeout`.
+        answer came; a body that comes in pieces cannot be sent twice and gets a new connection. Raises
+        `UpstreamUnreachable`, `UpstreamBroken`, `UpstreamTimeout`.
         """
-        pooled = self._pooled()
+        pooled = self._pooled() if request.replayable else None
         if pooled is not None:
-            try:
+            with contextlib.suppress(_Stale):
                 return await self._exchange(pooled, request)
-            except _Stale:
-                if not request.replayable:
-                    raise UpstreamBroken("The upstream closed an idle connection as the request began.") from None
         return await self._exchange(await self._connect(), request)
 
     async def _exchange(self, connection: Connection, request: Request) -> Answer:
         try:
-            await connection.send(request)
+            await connection.send(request, self.timeouts.idle_s)
             await connection.head(self.timeouts.first_byte_s)
         except BaseException:
             connection.abort()
@@ -352,7 +382,7 @@ class Wire:
         oldest = time.monotonic() - KEEPALIVE_S
         while self._idle:
             connection = self._idle.pop()
-            if not connection.closed and connection.idle_since > oldest and not _closing(connection):
+            if connection.reusable and connection.idle_since > oldest and not _closing(connection):
                 return connection
             connection.abort()
         return None

@@ -18,23 +18,8 @@ from needle_router.surfaces import chat_fields, chat_messages
 from needle_router.turn import Choice, Format, ResponseFormat, Tool, ToolChoice, Turn
 
 #: Keys whose second occurrence would change the decision: orjson keeps the last, another parser may keep the first.
-DECISION_KEYS = [
-    "model",
-    "messages",
-    "tools",
-    "tool_choice",
-    "stream",
-    "stream_options",
-    "n",
-    "response_format",
-    "parallel_tool_calls",
-    "functions",
-    "function_call",
-    "store",
-    "stop",
-    "max_tokens",
-    "max_completion_tokens",
-]
+DECISION_KEYS = """model messages tools tool_choice stream stream_options n response_format parallel_tool_calls
+    functions function_call store stop max_tokens max_completion_tokens""".split()
 #: Nesting beyond this is refused unread; it also bounds every recursive walk over the request.
 MAX_DEPTH = 128
 _ESCAPED_KEY = re.compile(rb'\\u00[0-9a-fA-F]{2}[^"\\]*"\s*:')

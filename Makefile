@@ -1,0 +1,57 @@
+# make demo and make test do all their own set-up; nothing needs root.
+#
+# PYTHON may name an interpreter (3.11 or newer); without it the newest that is installed is taken.
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
+	if $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then echo $$p; break; fi; done)
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+KEEP ?=
+ARGS ?=
+
+.DEFAULT_GOAL := help
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(READY): requirements/dev.txt pyproject.toml
+	@test -n "$(PYTHON)" || { echo "needle-router needs Python 3.11 or newer: set PYTHON=/path/to/python"; exit 1; }
+	@echo "setting up $(VENV) with $(PYTHON) (once)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+setup: $(READY)  ## make the virtual environment from the lock file
+
+demo: $(READY)  ## the main job with a tiny model and a demo upstream: no key, no download (KEEP=1 goes on serving)
+	@$(BIN)/needle-router demo $(if $(KEEP),--keep)
+
+test: $(READY)  ## the tests (ARGS="-k word" passes options on)
+	@$(BIN)/python -m pytest $(ARGS)
+
+lint: $(READY)  ## format, lint, types, import contracts
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(READY)  ## format the code
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(READY)  ## forwarded and local requests: time, CPU and memory (the comparison with other proxies is not part of it yet)
+	@$(BIN)/python benchmarks/forward.py $(ARGS)
+	@$(BIN)/python benchmarks/local.py $(ARGS)
+
+lock: $(READY)  ## write the lock files anew
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+		--no-emit-index-url pyproject.toml --extra demo -o requirements/runtime.txt
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+		--no-emit-index-url pyproject.toml --extra demo --group dev -o requirements/dev.txt
+
+clean:  ## remove what the other targets made
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+
+.PHONY: help setup demo test lint format bench lock clean

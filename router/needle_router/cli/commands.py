@@ -1,0 +1,109 @@
+"""The table of commands: names, flags and help; the work is imported only when a command runs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+from cyclopts import App, CycloptsError, Parameter
+
+from needle_router._version import __version__
+from needle_router.cli.exits import Exit, say
+from needle_router.cli.options import Settings
+
+HELP = """A tool-call router: answers tool-call turns locally with Needle and passes everything else, byte for byte,
+to your OpenAI-compatible endpoint. Without a command it serves."""
+
+app = App(
+    name="needle-router",
+    help=HELP,
+    version=__version__,
+    help_format="plaintext",
+    result_action="return_value",
+)
+config_app = App(name="config", help="Look at the configuration.", help_format="plaintext")
+app.command(config_app)
+
+Json = Annotated[bool, Parameter(name="--json", negative=(), help="Print JSON.")]
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Parse `arguments` and run the command; returns the exit code."""
+    try:
+        code = app(list(arguments), exit_on_error=False, print_error=False)
+    except CycloptsError as error:
+        say(*str(error).splitlines(), "see needle-router --help")
+        return Exit.USAGE
+    return code if isinstance(code, int) else Exit.OK
+
+
+@app.default
+@app.command(name="serve")
+def serve(*, settings: Settings | None = None) -> int:
+    """Listen and route (the default command)."""
+    from needle_router.cli.serve import serve as work
+
+    return work(settings)
+
+
+@app.command(name="demo")
+def demo(
+    *,
+    keep: Annotated[bool, Parameter(negative=(), help="Go on serving afterwards, until Ctrl-C.")] = False,
+    port: Annotated[int, Parameter(help="Port of the demo's router; 0 takes a free one.")] = 0,
+) -> int:
+    """Start a demo upstream and a router with the built-in demo model, and send it some turns."""
+    from needle_router.cli.demo import demo as work
+
+    return work(keep=keep, port=port)
+
+
+@app.command(name="check")
+def check(*, settings: Settings | None = None, json: Json = False) -> int:
+    """Look whether everything is in place: upstream, engine, port, ledger, disk, versions."""
+    from needle_router.cli.check import check as work
+
+    return work(settings, as_json=json)
+
+
+@app.command(name="explain")
+def explain(file: str, /, *, settings: Settings | None = None, json: Json = False) -> int:
+    """Say what the router would do with a request, and why. Never contacts the upstream.
+
+    Parameters
+    ----------
+    file
+        The JSON body of a chat completion request, or - for standard input.
+    """
+    from needle_router.cli.explain import explain as work
+
+    return work(file, settings, as_json=json)
+
+
+@config_app.command(name="check")
+def config_check(*, settings: Settings | None = None) -> int:
+    """Name everything that is wrong with the configuration."""
+    from needle_router.cli.configure import check as work
+
+    return work(settings)
+
+
+@config_app.command(name="show")
+def config_show(
+    *,
+    settings: Settings | None = None,
+    effective: Annotated[bool, Parameter(negative=(), help="Every key, also those at their default.")] = False,
+) -> int:
+    """Print the configuration with the origin of each value, keys redacted."""
+    from needle_router.cli.configure import show as work
+
+    return work(settings, effective=effective)
+
+
+@app.command(name="version")
+def version(*, json: Json = False) -> int:
+    """Print the versions of the router and of what it stands on."""
+    from needle_router.cli.versions import show
+
+    return show(sys.stdout, as_json=json)

@@ -1,0 +1,198 @@
+"""Runs the demo: two servers and a client in one event loop, real HTTP over loopback between them."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import signal
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import uvicorn
+
+from needle_router.app import create_app
+from needle_router.build import wait_until_loaded
+from needle_router.cli.demo.table import Row, closing, heading, table
+from needle_router.cli.demo.turns import TURNS, DemoTurn
+from needle_router.cli.demo.upstream import MODEL, DemoUpstream
+from needle_router.cli.exits import Exit, Stop
+from needle_router.cli.listen import listen, url_of
+from needle_router.cli.logs import set_up
+from needle_router.cli.serve import uvicorn_options
+from needle_router.config.load import assemble
+from needle_router.config.schema import Config, Price
+from needle_router.engine.base import EngineState
+
+if TYPE_CHECKING:
+    import socket
+
+    from openai import AsyncOpenAI
+    from starlette.types import ASGIApp
+
+#: The demo model's right calls score from about 0.6, where a full Needle's do from about 0.85.
+MINIMUM = 0.6
+#: USD per million tokens, what a large model costs.
+PRICE = Price(input=2.5, cached_input=0.25, output=10.0)
+ROUTES = frozenset({"local", "upstream", "merged"})
+START_S, TURN_S, STOP_S = 30.0, 30.0, 5.0
+
+
+def demo(*, keep: bool, port: int) -> Exit:
+    """Run it; fails when a turn fails or not all three routes occurred."""
+    if importlib.util.find_spec("openai") is None:
+        raise Stop(Exit.FAILED, "the demo uses the official client: pip install 'needle-router[demo]'")
+    set_up("warning")
+    router, upstream = listen("127.0.0.1", port), listen("127.0.0.1", 0)
+    return anyio.run(_demo, router, upstream, keep)
+
+
+def demo_config(upstream_url: str) -> Config:
+    """The router's configuration; nothing of the user's files or environment takes part."""
+    return assemble(
+        {
+            "upstream.base_url": upstream_url + "/v1",
+            "engine.backend": "rust",
+            "engine.model": "tiny",
+            "policy": ({"kind": "guards"}, {"kind": "threshold", "minimum": MINIMUM}),
+            "prices": {MODEL: PRICE},
+            "ledger.path": "off",
+        }
+    )
+
+
+async def _demo(router_socket: socket.socket, upstream_socket: socket.socket, keep: bool) -> Exit:
+    config = demo_config(url_of(upstream_socket))
+    router, url = create_app(config), url_of(router_socket)
+    async with serving(DemoUpstream(), upstream_socket, config), serving(router, router_socket, config):
+        if await wait_until_loaded(router.services.engine, timeout_s=START_S) is not EngineState.READY:
+            raise Stop(Exit.ENGINE_MISSING, f"the demo model did not load: {router.services.engine.health().detail}")
+        print(*heading(url, config), sep="\n")
+        with interruptible():
+            code = await show(url)
+            if keep:
+                print(f"serving on {url} until Ctrl-C:  export OPENAI_BASE_URL={url}/v1", flush=True)
+                await anyio.sleep_forever()
+            return code
+    return Exit.OK  # interrupted
+
+
+async def show(url: str) -> Exit:
+    """Send every turn, print what became of it and what it saved."""
+    import openai
+
+    rows: list[Row] = []
+    # A proxy from the environment would be asked for 127.0.0.1.
+    http = openai.DefaultAsyncHttpxClient(trust_env=False)
+    async with openai.AsyncOpenAI(base_url=url + "/v1", api_key="demo", max_retries=0, http_client=http) as client:
+        for turn in TURNS:
+            with anyio.fail_after(TURN_S):
+                rows.append(await send(client, turn))
+        print(*table(rows), sep="\n")
+        status = (await http.get(url + "/-/status.json")).json()
+    print(*closing(status["totals"], rows), sep="\n", flush=True)
+    missing = ROUTES - {row.route for row in rows}
+    if missing:
+        raise Stop(Exit.FAILED, f"these routes did not occur: {', '.join(sorted(missing))}")
+    return Exit.OK
+
+
+async def send(client: AsyncOpenAI, turn: DemoTurn) -> Row:
+    """One turn through the official client; the milliseconds are those the client waited."""
+    started = time.perf_counter()
+    body: dict[str, Any] = {"model": MODEL, "messages": turn.messages, **turn.extra}
+    raw = await client.chat.completions.with_raw_response.create(**body)
+    outcome = await streamed(raw.parse()) if turn.extra.get("stream") else whole(raw.parse())
+    waited_ms = (time.perf_counter() - started) * 1000
+    headers = raw.headers
+    return Row(
+        shows=turn.shows,
+        text=last_text(turn),
+        route=headers["x-needle-route"],
+        reason=headers["x-needle-reason"],
+        confidence=headers.get("x-needle-confidence", ""),
+        waited_ms=waited_ms,
+        outcome=outcome.text(),
+    )
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a client made of an answer: words, and calls as [name, arguments]."""
+
+    words: str
+    calls: list[list[str]]
+
+    def text(self) -> str:
+        """On one line."""
+        calls = ", ".join(f"{name}({arguments})" for name, arguments in self.calls)
+        return " + ".join(part for part in (calls, self.words.strip()) if part)
+
+
+def whole(completion: Any) -> Outcome:
+    """The outcome of a completion."""
+    message = completion.choices[0].message
+    calls = [[call.function.name, call.function.arguments] for call in message.tool_calls or ()]
+    return Outcome(message.content or "", calls)
+
+
+async def streamed(stream: Any) -> Outcome:
+    """The outcome of a stream, put together as clients do: by the index of each call."""
+    outcome = Outcome("", [])
+    async for chunk in stream:
+        for choice in chunk.choices:
+            outcome.words += choice.delta.content or ""
+            for piece in choice.delta.tool_calls or ():
+                if piece.index == len(outcome.calls):
+                    outcome.calls.append(["", ""])
+                outcome.calls[piece.index][0] += piece.function.name or ""
+                outcome.calls[piece.index][1] += piece.function.arguments or ""
+    return outcome
+
+
+def last_text(turn: DemoTurn) -> str:
+    """What the table shows of a request."""
+    last = turn.messages[-1]
+    content = last["content"]
+    text: str = content if isinstance(content, str) else content[0]["text"]
+    return f"(tool) {text}" if last["role"] == "tool" else text
+
+
+class QuietServer(uvicorn.Server):
+    """A uvicorn server that leaves signals to the demo: two servers in one process cannot both own them."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Capture nothing."""
+        yield
+
+
+@asynccontextmanager
+async def serving(app: ASGIApp, sock: socket.socket, config: Config) -> AsyncIterator[None]:
+    """A server that runs inside the block and has stopped after it."""
+    lifespan = "off" if isinstance(app, DemoUpstream) else "on"
+    options = uvicorn_options(config) | {"lifespan": lifespan, "timeout_graceful_shutdown": STOP_S}
+    server = QuietServer(uvicorn.Config(app, **options))
+    async with anyio.create_task_group() as group:
+        group.start_soon(server.serve, [sock])
+        try:
+            with anyio.fail_after(START_S):
+                while not server.started:
+                    await anyio.sleep(0.01)
+            yield
+        finally:
+            server.should_exit = True
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Ends the block quietly at SIGINT or SIGTERM."""
+    with contextlib.ExitStack() as stack:
+        scope = stack.enter_context(anyio.CancelScope())
+        for number in (signal.SIGINT, signal.SIGTERM):
+            before = signal.signal(number, lambda *_: scope.cancel())
+            stack.callback(signal.signal, number, before)
+        yield
