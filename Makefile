@@ -44,7 +44,8 @@ bench: $(READY)  ## forwarded and local requests: time, CPU and memory (the comp
 	@$(BIN)/python benchmarks/forward.py $(ARGS)
 	@$(BIN)/python benchmarks/local.py $(ARGS)
 
-lock: $(READY)  ## write the lock files anew
+lock:  ## write the lock files anew
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 		--no-emit-index-url pyproject.toml --extra demo -o requirements/runtime.txt

@@ -25,7 +25,7 @@ from needle_router.errors import (
 from needle_router.forward.answer import send_error, sse_error
 from needle_router.forward.headers import PSEUDONYM, passed_before, request_headers, response_headers
 from needle_router.forward.target import Origin, upstream_target
-from needle_router.forward.wire import Answer, Request, Timeouts, Wire
+from needle_router.forward.wire import Answer, Request, Spawn, Timeouts, Wire
 
 ERROR_KINDS = {UpstreamUnreachable: "unreachable", UpstreamTimeout: "timeout", UpstreamBroken: "disconnected"}
 
@@ -94,13 +94,13 @@ class ReverseProxy:
         async with asyncio.TaskGroup() as group:
             watcher = group.create_task(_watch(receive, consumed))
             try:
-                await self._relay(request, send)
+                await self._relay(request, send, group.create_task)
             finally:
                 watcher.cancel()
 
-    async def _relay(self, request: Request, send: Send) -> None:
+    async def _relay(self, request: Request, send: Send, spawn: Spawn) -> None:
         try:
-            answer = await self.wire.send(request)
+            answer = await self.wire.send(request, spawn=spawn)
         except RouterError as error:
             if isinstance(error, UpstreamError):
                 self._note(error)

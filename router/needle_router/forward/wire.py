@@ -15,14 +15,14 @@ import contextlib
 import ssl
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 import httptools
 
-from needle_router.errors import BadRequest, UpstreamBroken, UpstreamTimeout, UpstreamUnreachable
+from needle_router.errors import BadRequest, RouterError, UpstreamBroken, UpstreamTimeout, UpstreamUnreachable
 from needle_router.forward.headers import Header
 from needle_router.forward.target import Origin
 
@@ -60,6 +60,12 @@ class Request:
         return isinstance(self.body, bytes)
 
 
+class Spawn(Protocol):
+    """Starts a task in the caller's task group."""
+
+    def __call__(self, work: Coroutine[Any, Any, None], /) -> asyncio.Task[None]: ...
+
+
 class _Stale(Exception):
     """A pooled connection was closed by the other side before it answered anything."""
 
@@ -74,6 +80,7 @@ class Connection(asyncio.Protocol):
         self.idle_since = 0.0
         self.used = 0
         self.spoilt = False
+        self._sender: asyncio.Task[None] | None = None
         self.lost: Exception | None = None
         self.closed = False
         self._writable: asyncio.Future[None] | None = None
@@ -89,6 +96,7 @@ class Connection(asyncio.Protocol):
         self.head_size = 0
         self.answered = False
         self.complete = False
+        self.sent = False
         self.framed = False
         self.keep_alive = False
         self.head_done = False
@@ -191,8 +199,8 @@ class Connection(asyncio.Protocol):
 
     # -------------------------------------------------------------------- exchange
 
-    async def send(self, request: Request, idle_s: float) -> None:
-        """Write the request; stops early when the answer is there before the body is out."""
+    def send(self, request: Request, idle_s: float, spawn: Spawn | None) -> None:
+        """Write the request; a body that comes in pieces is sent by a task of its own, beside the answer."""
         assert self.transport is not None
         self.used += 1
         if self.used > 1 or self.method != request.method:
@@ -210,30 +218,32 @@ class Connection(asyncio.Protocol):
             elif length is not None and length != len(body):
                 raise BadRequest(f"The body has {len(body)} bytes, but content-length says {length}.")
             self.transport.write(b"".join((*lines, b"\r\n", body)))
+            self.sent = True
             return
         lines.append(b"transfer-encoding: chunked\r\n\r\n" if length is None else b"\r\n")
         self.transport.write(b"".join(lines))
-        async with contextlib.aclosing(body):
-            await self._send_pieces(body, length, idle_s)
+        assert spawn is not None
+        self._sender = spawn(self._send_pieces(body, length, idle_s))
 
-    async def _send_pieces(self, pieces: AsyncIterator[bytes], length: int | None, idle_s: float) -> None:
-        assert self.transport is not None
-        sent = 0
-        async for piece in pieces:
-            if self.head_done or self.closed:
-                # An early answer, usually a refusal: the rest of the body is not wanted any more.
-                self.spoilt = True
-                return
-            sent += len(piece)
-            if length is not None and sent > length:
-                break
-            if piece:
-                self.transport.write(b"%x\r\n%b\r\n" % (len(piece), piece) if length is None else piece)
-            await self._drained(idle_s)
-        if length is None:
-            self.transport.write(b"0\r\n\r\n")
-        elif sent != length:
-            raise BadRequest(f"The body does not have the {length} bytes that content-length says.")
+    async def _send_pieces(self, pieces: AsyncGenerator[bytes, None], length: int | None, idle_s: float) -> None:
+        written = 0
+        try:
+            async with contextlib.aclosing(pieces):
+                async for piece in pieces:
+                    written += len(piece)
+                    if self.closed or self.transport is None or (length is not None and written > length):
+                        break
+                    if piece:
+                        self.transport.write(b"%x\r\n%b\r\n" % (len(piece), piece) if length is None else piece)
+                    await self._drained(idle_s)
+            if length not in (None, written) and not self.closed:
+                raise BadRequest(f"The body does not have the {length} bytes that content-length says.")
+            if length is None and self.transport is not None:
+                self.transport.write(b"0\r\n\r\n")
+            self.sent = True
+            self._wake()
+        except RouterError as error:
+            self._fail(error)
 
     async def _drained(self, idle_s: float) -> None:
         """Wait until the other side has taken most of what was written."""
@@ -246,7 +256,12 @@ class Connection(asyncio.Protocol):
             raise UpstreamTimeout(f"The upstream took nothing of the request's body for {idle_s:g} s.") from None
 
     async def head(self, timeout_s: float) -> None:
-        """Wait for status and headers; raises `_Stale`, `UpstreamBroken` or `UpstreamTimeout`."""
+        """Wait for status and headers; raises `_Stale`, `UpstreamBroken` or `UpstreamTimeout`.
+
+        The time runs from the end of the request: how long its body takes is the client's affair.
+        """
+        while not (self.sent or self.head_done or self.lost is not None):
+            await self._wait()
         try:
             async with asyncio.timeout(timeout_s):
                 while not self.head_done and self.lost is None:
@@ -289,10 +304,19 @@ class Connection(asyncio.Protocol):
     @property
     def reusable(self) -> bool:
         """Whether the exchange ended in a state from which another can begin."""
-        return self.complete and not self.closed and self.lost is None and not self.spoilt and self.keep_alive
+        return (
+            self.complete
+            and self.sent
+            and not self.closed
+            and self.lost is None
+            and not self.spoilt
+            and self.keep_alive
+        )
 
     def abort(self) -> None:
         """Close at once, whatever is under way."""
+        if self._sender is not None:
+            self._sender.cancel()
         if self.transport is not None and not self.closed:
             self.transport.abort()
 
@@ -356,8 +380,8 @@ class Wire:
         self._open: set[Connection] = set()
         self._tls = tls
 
-    async def send(self, request: Request) -> Answer:
-        """Send a request and wait for the head of its answer.
+    async def send(self, request: Request, *, spawn: Spawn | None = None) -> Answer:
+        """Send a request and wait for the head of its answer. `spawn` is needed for a body that comes in pieces.
 
         A pooled connection that the other side closed meanwhile is replaced once, and only when not a byte of an
         answer came; a body that comes in pieces cannot be sent twice and gets a new connection. Raises
@@ -366,12 +390,12 @@ class Wire:
         pooled = self._pooled() if request.replayable else None
         if pooled is not None:
             with contextlib.suppress(_Stale):
-                return await self._exchange(pooled, request)
-        return await self._exchange(await self._connect(), request)
+                return await self._exchange(pooled, request, spawn)
+        return await self._exchange(await self._connect(), request, spawn)
 
-    async def _exchange(self, connection: Connection, request: Request) -> Answer:
+    async def _exchange(self, connection: Connection, request: Request, spawn: Spawn | None) -> Answer:
         try:
-            await connection.send(request, self.timeouts.idle_s)
+            connection.send(request, self.timeouts.idle_s, spawn)
             await connection.head(self.timeouts.first_byte_s)
         except BaseException:
             connection.abort()

@@ -67,8 +67,8 @@ def spoken_calls(text: str, declared: Sequence[str]) -> list[Call]:
 
 #: What the upstream says, by a word of the request; the last line is for everything else.
 WORDS: tuple[tuple[str, str], ...] = (
-    ("joke", "Why did the light bulb fail its exam? It was not very bright."),
-    ("umbrella", "If it rains where you are going, an umbrella is a good idea."),
+    ("song", "La la, the lamps are lit, la la, and so are we."),
+    ("capital of france", "Paris."),
     ("don't", "All right, I leave everything as it is."),
     ("are the", "I cannot see that from here; your home's panel shows it."),
     ("picture", "The picture shows a single grey pixel."),
@@ -76,6 +76,11 @@ WORDS: tuple[tuple[str, str], ...] = (
     ("rain", "Rain on the window, soft and slow, tells the roofs what rivers know."),
 )
 OTHERWISE = "I am a canned voice: this is where your large model would answer."
+
+
+def wants_words(text: str) -> bool:
+    """Whether a request for calls asks for words too."""
+    return "song" in text.lower()
 
 
 def words_for(text: str) -> str:

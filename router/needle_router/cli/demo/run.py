@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import signal
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -32,6 +31,8 @@ if TYPE_CHECKING:
 
     from openai import AsyncOpenAI
     from starlette.types import ASGIApp
+
+    from needle_router.middleware import NeedleRouter
 
 #: The demo model's right calls score from about 0.6, where a full Needle's do from about 0.85.
 MINIMUM = 0.6
@@ -66,22 +67,50 @@ def demo_config(upstream_url: str) -> Config:
 
 async def _demo(router_socket: socket.socket, upstream_socket: socket.socket, keep: bool) -> Exit:
     config = demo_config(url_of(upstream_socket))
-    router, url = create_app(config), url_of(router_socket)
+    router = create_app(config)
     async with serving(DemoUpstream(), upstream_socket, config), serving(router, router_socket, config):
-        if await wait_until_loaded(router.services.engine, timeout_s=START_S) is not EngineState.READY:
-            raise Stop(Exit.ENGINE_MISSING, f"the demo model did not load: {router.services.engine.health().detail}")
-        print(*heading(url, config), sep="\n")
-        with interruptible():
-            code = await show(url)
-            if keep:
-                print(f"serving on {url} until Ctrl-C:  export OPENAI_BASE_URL={url}/v1", flush=True)
-                await anyio.sleep_forever()
-            return code
-    return Exit.OK  # interrupted
+        stop = await until_signal(lambda: shown(router, url_of(router_socket), keep))
+    # Raised out here: inside, a task group would wrap it.
+    if stop is not None:
+        raise stop
+    return Exit.OK
 
 
-async def show(url: str) -> Exit:
-    """Send every turn, print what became of it and what it saved."""
+async def until_signal(work: Callable[[], Awaitable[Stop | None]]) -> Stop | None:
+    """The result of `work`, or None when SIGINT or SIGTERM came first."""
+    result: Stop | None = None
+    async with anyio.create_task_group() as group:
+
+        async def watch() -> None:
+            with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+                async for _ in signals:
+                    group.cancel_scope.cancel()
+
+        group.start_soon(watch)
+        result = await work()
+        group.cancel_scope.cancel()
+    return result
+
+
+async def shown(router: NeedleRouter, url: str, keep: bool) -> Stop | None:
+    """Load, send, print; None when all is well."""
+    engine = router.services.engine
+    if await wait_until_loaded(engine, timeout_s=START_S) is not EngineState.READY:
+        return Stop(Exit.ENGINE_MISSING, f"the demo model did not load: {engine.health().detail}")
+    print(*heading(url, router.config), sep="\n")
+    routes = await send_all(url)
+    if isinstance(routes, Stop):
+        return routes
+    if missing := ROUTES - routes:
+        return Stop(Exit.FAILED, f"these routes did not occur: {', '.join(sorted(missing))}")
+    if keep:
+        print(f"serving on {url} until Ctrl-C:  export OPENAI_BASE_URL={url}/v1", flush=True)
+        await anyio.sleep_forever()
+    return None
+
+
+async def send_all(url: str) -> set[str] | Stop:
+    """Send every turn, print what became of it and what it saved; the routes that occurred, or why it ended early."""
     import openai
 
     rows: list[Row] = []
@@ -89,15 +118,15 @@ async def show(url: str) -> Exit:
     http = openai.DefaultAsyncHttpxClient(trust_env=False)
     async with openai.AsyncOpenAI(base_url=url + "/v1", api_key="demo", max_retries=0, http_client=http) as client:
         for turn in TURNS:
-            with anyio.fail_after(TURN_S):
-                rows.append(await send(client, turn))
+            try:
+                with anyio.fail_after(TURN_S):
+                    rows.append(await send(client, turn))
+            except (openai.OpenAIError, TimeoutError) as error:
+                return Stop(Exit.FAILED, f"the turn {turn.shows!r} failed: {type(error).__name__}: {error}")
         print(*table(rows), sep="\n")
         status = (await http.get(url + "/-/status.json")).json()
     print(*closing(status["totals"], rows), sep="\n", flush=True)
-    missing = ROUTES - {row.route for row in rows}
-    if missing:
-        raise Stop(Exit.FAILED, f"these routes did not occur: {', '.join(sorted(missing))}")
-    return Exit.OK
+    return {row.route for row in rows}
 
 
 async def send(client: AsyncOpenAI, turn: DemoTurn) -> Row:
@@ -180,19 +209,8 @@ async def serving(app: ASGIApp, sock: socket.socket, config: Config) -> AsyncIte
         group.start_soon(server.serve, [sock])
         try:
             with anyio.fail_after(START_S):
-                while not server.started:
+                while not server.started:  # noqa: ASYNC110  # uvicorn tells it by this flag alone
                     await anyio.sleep(0.01)
             yield
         finally:
             server.should_exit = True
-
-
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """Ends the block quietly at SIGINT or SIGTERM."""
-    with contextlib.ExitStack() as stack:
-        scope = stack.enter_context(anyio.CancelScope())
-        for number in (signal.SIGINT, signal.SIGTERM):
-            before = signal.signal(number, lambda *_: scope.cancel())
-            stack.callback(signal.signal, number, before)
-        yield

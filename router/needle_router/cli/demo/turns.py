@@ -51,13 +51,13 @@ TURNS: tuple[DemoTurn, ...] = (
     _user("two intents", "turn on the kitchen lights and get the weather in Paris"),
     _user(
         "a call and words, streamed",
-        "set the thermostat to 21 and turn off the office lights, and should I take an umbrella?",
+        "turn on the bedroom lights and sing me a song",
         stream=True,
         stream_options={"include_usage": True},
     ),
     _user("a negation", "don't turn on the office lights"),
     _user("a question about a state", "are the kitchen lights on?"),
-    _user("off-topic", "tell me a joke"),
+    _user("off-topic", "what is the capital of France"),
     _user("an unseen word", "turn off the basement lights"),
     _user("too many tools", "turn on the bedroom lights", tools=MANY),
     DemoTurn(
@@ -89,8 +89,8 @@ TURNS: tuple[DemoTurn, ...] = (
     ),
     DemoTurn(
         "structured extraction",
-        ({"role": "user", "content": "set a timer for 10 minutes"},),
-        {"response_format": _schema("set_timer", minutes="integer")},
+        ({"role": "user", "content": "make the garage lights 55%"},),
+        {"response_format": _schema("set_brightness", room="string", level="integer")},
     ),
     DemoTurn("no tools at all", ({"role": "user", "content": "write a poem about rain"},)),
 )

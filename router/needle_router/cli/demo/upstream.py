@@ -13,7 +13,7 @@ from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
-from needle_router.cli.demo.home import Call, spoken_calls, words_for
+from needle_router.cli.demo.home import Call, spoken_calls, wants_words, words_for
 
 MODEL = "demo-large"
 CREATED = 1_750_000_000
@@ -62,7 +62,7 @@ class DemoUpstream:
         calls = [] if answered else spoken_calls(text, declared)
         rows = [self.tool_call(call) for call in calls]
         words = f"It is done: {answered}." if answered else words_for(text)
-        talk = not rows or any(word in text.lower() for word in ("joke", "umbrella"))
+        talk = not rows or wants_words(text)
         base: dict[str, Any] = {"role": "assistant", "content": words if talk else None, "refusal": None}
         return {**base, "tool_calls": rows} if rows else base
 
