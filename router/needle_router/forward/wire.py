@@ -117,9 +117,7 @@ class Connection(asyncio.Protocol):
         try:
             self.parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            if self.complete:
-                return self._surplus()
-            self._fail(UpstreamBroken(f"The upstream's answer is not HTTP/1.1: {type(error).__name__}."))
+            self._misread(error)
 
     def eof_received(self) -> bool:
         return False
@@ -160,11 +158,11 @@ class Connection(asyncio.Protocol):
             self._fail(UpstreamBroken(f"The upstream's headers have more than {MAX_HEAD_BYTES} bytes."))
 
     def on_headers_complete(self) -> None:
-        if self.complete:
+        if self.complete or self.lost is not None:
             return
         status = self.parser.get_status_code()
         if status < 200:
-            self.headers = []  # an interim answer (RFC 9110 section 15.2)
+            self.headers, self.head_size = [], 0  # an interim answer (RFC 9110 section 15.2)
             return
         self.status, self.head_done = status, True
         # Asked here, because the parser forgets how the message was framed once it is over.
@@ -192,6 +190,12 @@ class Connection(asyncio.Protocol):
         if self.head_done:
             self.complete = True
             self._wake()
+
+    def _misread(self, error: Exception) -> None:
+        if self.complete:
+            self._surplus()
+        else:
+            self._fail(UpstreamBroken(f"The upstream's answer is not HTTP/1.1: {type(error).__name__}."))
 
     def _surplus(self) -> None:
         """Bytes nobody asked for: they must not be taken for the answer to the next request."""
