@@ -47,7 +47,7 @@ TURNS: tuple[DemoTurn, ...] = (
     _user("another tool", "set the thermostat to 21"),
     _user("a question that a tool answers", "what's the weather in Paris?"),
     _user("a call, streamed", "is it raining in Oslo?", stream=True, stream_options={"include_usage": True}),
-    _user("one tool pinned", "bathroom lights on please", tool_choice="required", parallel_tool_calls=False),
+    _user("a call required", "bathroom lights on please", tool_choice="required", parallel_tool_calls=False),
     _user("two intents", "turn on the kitchen lights and get the weather in Paris"),
     _user(
         "a call and words, streamed",
