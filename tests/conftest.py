@@ -1,6 +1,11 @@
 """Shared fixtures: one event loop backend for all async tests."""
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# A busy machine is slow at times: speed is no property that these tests check.
+settings.register_profile("house", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("house")
 
 
 @pytest.fixture
