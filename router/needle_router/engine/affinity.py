@@ -5,8 +5,9 @@ elsewhere they must be loaded first. So the choice weighs the queue against the 
 
     cost = time until the worker is free + steps to feed there + (0 if resident else loading)
 
-Ties are broken by rendezvous hashing (highest random weight): the same tools prefer the same worker, and a worker that
-comes or goes moves only its own share.
+Between equals, a worker that holds nothing is taken before one whose tools would be lost. Ties that are left are broken
+by rendezvous hashing (highest random weight): the same tools prefer the same worker, and a worker that comes or goes
+moves only its own share.
 """
 
 from __future__ import annotations
@@ -44,8 +45,12 @@ def cost_s(load: Load, key: str, *, step_s: float, init_s: float) -> float:
 
 def choose(loads: Sequence[Load], key: str, *, step_s: float, init_s: float) -> int:
     """The index of the cheapest worker; `loads` must not be empty."""
-    best = min(loads, key=lambda load: (cost_s(load, key, step_s=step_s, init_s=init_s), -weight(key, load.index)))
-    return best.index
+
+    def rank(load: Load) -> tuple[float, bool, int]:
+        cost = cost_s(load, key, step_s=step_s, init_s=init_s)
+        return cost, load.resident is not None, -weight(key, load.index)
+
+    return min(loads, key=rank).index
 
 
 def weight(key: str, index: int) -> int:

@@ -98,12 +98,21 @@ class Child:
                 os.killpg(self._process.pid, signal.SIGKILL)
 
     async def reap(self) -> None:
-        """Kill, and wait until the process is gone: no zombie is left behind."""
+        """Kill, and wait until the process is gone: no zombie is left behind, not even when this is cancelled."""
         self.kill()
         deadline = asyncio.get_running_loop().time() + REAP_DEADLINE_S
-        # Polled, because child watchers differ between event loops and need a signal handler in some.
-        while self._process.poll() is None and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110
-            await asyncio.sleep(REAP_INTERVAL_S)
+        try:
+            # Polled, because child watchers differ between event loops and need a signal handler in some.
+            while self._process.poll() is None and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110
+                await asyncio.sleep(REAP_INTERVAL_S)
+        except asyncio.CancelledError:
+            self._reap_now()
+            raise
+
+    def _reap_now(self) -> None:
+        # The kill is on its way: this takes a millisecond, and the pool is being closed.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=REAP_DEADLINE_S)
 
     @property
     def exit_text(self) -> str:

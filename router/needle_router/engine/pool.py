@@ -21,12 +21,10 @@ from needle_router.engine.base import EngineHealth, EngineState
 from needle_router.engine.cache import DecisionCache
 from needle_router.engine.frames import FrameError, FrameTooLarge, encode
 from needle_router.engine.messages import Setup, task_message
-from needle_router.engine.slot import Job, Limits, Phase, Shared, Slot, depth
+from needle_router.engine.slot import CLOSED, Job, Limits, Phase, Shared, Slot, depth
 from needle_router.task import EngineFailure, EngineOutcome, Task
 
 log = logging.getLogger(__name__)
-
-CLOSED = "the engine has been stopped"
 
 
 class EnginePool:
@@ -102,7 +100,7 @@ class EnginePool:
 
     def _finish_all(self) -> None:
         for slot in self._slots:
-            for job in (*slot.queue, *((slot.running,) if slot.running else ())):
+            for job in slot.queue:
                 job.finish(EngineFailure("engine-off", self._fault or CLOSED))
             slot.queue.clear()
 

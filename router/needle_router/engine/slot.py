@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 
 #: A pause short enough to keep tasks waiting for its end.
 SOON_S = 1.0
+CLOSED = "the engine has been stopped"
 
 
 class Phase(StrEnum):
@@ -237,6 +238,9 @@ class Slot:
             raise ChildDied(detail) from error
         except ChildDied as error:
             job.finish(EngineFailure("engine-crash", f"{error} during the request", waited_s, now() - job.started))
+            raise
+        except asyncio.CancelledError:
+            job.finish(EngineFailure("engine-off", CLOSED, waited_s, now() - job.started))
             raise
         finally:
             self.running = None

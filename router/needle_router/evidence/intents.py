@@ -24,7 +24,7 @@ _POLITE = re.compile(
 )
 _REMARK = re.compile(
     r"^(?:i(?:['\u2019]m| am| was| just|['\u2019]ve| have| feel| think| like| love| hate)?|it(?:['\u2019]s| is| was)?|there(?:['\u2019]s| is| are)"
-    r"|because|since|this is|that(?:['\u2019]s| is)|we(?:['\u2019]re| are)?|you(?:['\u2019]re| are)|my)\b",
+    r"|if (?:you (?:can|could|will|would|please|do|don)|possible|so$)|because|since|this is|that(?:['\u2019]s| is)|we(?:['\u2019]re| are)?|you(?:['\u2019]re| are)|my)\b",
     re.IGNORECASE,
 )
 FILLER = frozenset(
@@ -98,6 +98,8 @@ def _quoted(part: Piece, said: Sequence[Sequence[str]]) -> bool:
 
 
 def _mentioned(part: Piece, said: Sequence[Sequence[str]], named: set[str]) -> bool:
-    content = {words.singular(word) for word in part.words if word not in FILLER}
+    # A bare quantity ("1 hour and 30 minutes") is no wish; whether it is the right one is a matter of grounding.
+    counted = {word for word in part.words if words.number(word) is not None or words.family_of(word)}
+    content = {words.singular(word) for word in part.words if word not in FILLER and word not in counted}
     values = {words.singular(word) for value in said for word in value}
     return not content or bool(content & values) or content <= named
