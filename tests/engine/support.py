@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import time
+from pathlib import Path
 
 from needle_router.config.schema import Engine
 from needle_router.engine.base import EngineState
@@ -76,7 +77,7 @@ def scripted(script, **settings):
 
 
 def read_log(path):
-    return [json.loads(line) for line in open(path).read().splitlines()]
+    return [json.loads(line) for line in Path(path).read_text().splitlines()]
 
 
 def alive(pid):

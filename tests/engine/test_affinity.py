@@ -35,6 +35,8 @@ def test_the_cost_of_a_worker(load, expected_s):
         pytest.param(
             (Load(0, resident="k", feed_steps=5), Load(1, resident="k", feed_steps=1)), 1, id="the one in conversation"
         ),
+        pytest.param((Load(0, resident="other"), Load(1)), 1, id="an empty one before one whose tools would be lost"),
+        pytest.param((Load(0), Load(1, resident="other")), 0, id="the same, the other way round"),
         pytest.param((Load(3, waiting_steps=9),), 3, id="the only one"),
     ],
 )

@@ -114,14 +114,6 @@ class Child:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=REAP_DEADLINE_S)
 
-    @property
-    def exit_text(self) -> str:
-        """How the process ended, for a log line."""
-        code = self._process.poll()
-        if code is None:
-            return "still running"
-        return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
-
     async def _connect(self, ours: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         transport, _ = await loop.create_unix_connection(lambda: _Pipe(self), sock=ours)
