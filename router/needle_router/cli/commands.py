@@ -68,14 +68,20 @@ def check(*, settings: Settings | None = None, json: Json = False) -> int:
 
 
 @app.command(name="explain")
-def explain(file: str, /, *, settings: Settings | None = None, json: Json = False) -> int:
-    """Say what the router would do with a request, and why. Never contacts the upstream.
-
-    Parameters
-    ----------
-    file
-        The JSON body of a chat completion request, or - for standard input.
-    """
+def explain(
+    file: Annotated[
+        str,
+        # The hyphen must be allowed for "-" itself.
+        Parameter(
+            allow_leading_hyphen=True, help="The JSON body of a chat completion request, or - for standard input."
+        ),
+    ],
+    /,
+    *,
+    settings: Settings | None = None,
+    json: Json = False,
+) -> int:
+    """Say what the router would do with a request, and why. Never contacts the upstream."""
     from needle_router.cli.explain import explain as work
 
     return work(file, settings, as_json=json)

@@ -12,7 +12,10 @@ from needle_router.cli.banner import upstream
 from needle_router.config.schema import Config
 
 COLUMNS = ("turn", "request", "route", "reason", "score", "ms", "answer")
+#: Columns that may be cut to fit.
+FLEXIBLE = frozenset({"turn", "request", "answer"})
 TEXT_WIDTH = 44
+WIDE_COLUMNS = 120
 STYLES = {"local": "green", "merged": "yellow", "upstream": "cyan"}
 
 
@@ -63,10 +66,17 @@ def _rich(rows: Sequence[Row]) -> str:
     from rich.table import Table
     from rich.text import Text
 
-    shown = Table(*COLUMNS)
-    for row in rows:
-        shown.add_row(*(Text(cell, STYLES[row.route] if cell == row.route else "") for cell in row.cells()))
     console = Console()
+    # The answer is what a narrow terminal can do without.
+    columns = COLUMNS if console.width >= WIDE_COLUMNS else COLUMNS[:-1]
+    shown = Table()
+    for index, name in enumerate(columns):
+        longest = max(len(name), *(len(row.cells()[index]) for row in rows))
+        shown.add_column(name, no_wrap=True, min_width=None if name in FLEXIBLE else longest)
+    for row in rows:
+        cells = [Text(cell) for cell in row.cells()[: len(columns)]]
+        cells[COLUMNS.index("route")].stylize(STYLES.get(row.route, ""))
+        shown.add_row(*cells)
     with console.capture() as capture:
         console.print(shown)
     return capture.get().rstrip("\n")
