@@ -1,0 +1,175 @@
+"""Token counts seen in passing, and what they cost."""
+
+import gzip
+import json
+import zlib
+
+import pytest
+
+from needle_router.config.schema import Price
+from needle_router.prices import Prices
+from needle_router.records import DecisionRecord, Totals
+from needle_router.tokens import EstimateCounter, counter_for
+from needle_router.turn import Usage
+from needle_router.usage import MAX_BODY_BYTES, UsageReader, usage_of
+
+BODY = {
+    "choices": [],
+    "usage": {
+        "prompt_tokens": 2000,
+        "completion_tokens": 100,
+        "prompt_tokens_details": {"cached_tokens": 1500},
+        "completion_tokens_details": {"reasoning_tokens": 64},
+    },
+}
+EXPECTED = Usage(2000, 100, cached_tokens=1500, reasoning_tokens=64)
+
+
+def read(kind, *chunks, encoding=""):
+    reader = UsageReader(kind, encoding)
+    for chunk in chunks:
+        reader.feed(chunk)
+    return reader.finish()
+
+
+def sse(*bodies):
+    return b"".join(b"data: " + json.dumps(body).encode() + b"\n\n" for body in bodies)
+
+
+PROVISIONAL = {"choices": [], "usage": {"prompt_tokens": 2000, "completion_tokens": 1}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "encoding"),
+    [
+        pytest.param("application/json", json.dumps(BODY).encode(), "", id="JSON"),
+        pytest.param("application/json; charset=utf-8", gzip.compress(json.dumps(BODY).encode()), "gzip", id="gzip"),
+        pytest.param("application/json", zlib.compress(json.dumps(BODY).encode()), "deflate", id="deflate"),
+        pytest.param(
+            "text/event-stream", sse(PROVISIONAL, BODY) + b"data: [DONE]\n\n", "", id="stream, the last one wins"
+        ),
+        pytest.param("text/event-stream", sse(BODY, {"usage": None, "choices": []}), "", id="null afterwards"),
+        pytest.param("text/event-stream", sse(BODY).replace(b"\n", b"\r\n"), "", id="CRLF"),
+    ],
+)
+@pytest.mark.parametrize("size", [1, 7, 100_000])
+def test_usage_is_read_however_the_body_was_cut(kind, data, encoding, size):
+    pieces = [data[i : i + size] for i in range(0, len(data), size)]
+    assert read(kind, *pieces, encoding=encoding) == EXPECTED
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "encoding"),
+    [
+        pytest.param("application/json", b"{", "", id="cut"),
+        pytest.param("application/json", b'{"usage": null}', "", id="null"),
+        pytest.param("application/json", b'{"usage": {"prompt_tokens": -1}}', "", id="negative"),
+        pytest.param("application/json", b'{"usage": {"prompt_tokens": "9"}}', "", id="text"),
+        pytest.param("application/json", b"x" * (MAX_BODY_BYTES + 1), "", id="over the cap"),
+        pytest.param("text/html", json.dumps(BODY).encode(), "", id="another kind"),
+        pytest.param("application/json", json.dumps(BODY).encode(), "br", id="an encoding that is not read"),
+        pytest.param("application/json", b"not gzip", "gzip", id="a lie about the encoding"),
+        pytest.param("text/event-stream", b"data: " + b"x" * 9_000_000, "", id="an endless event"),
+    ],
+)
+def test_what_cannot_be_read_is_unknown(kind, data, encoding):
+    assert read(kind, data, encoding=encoding) is None
+
+
+def test_the_responses_api_names_are_understood():
+    body = {
+        "response": {"usage": {"input_tokens": 7, "output_tokens": 3, "input_tokens_details": {"cached_tokens": 2}}}
+    }
+    assert usage_of(body) == Usage(7, 3, cached_tokens=2)
+
+
+def test_cached_tokens_are_part_of_the_prompt_and_never_more():
+    assert usage_of({"usage": {"prompt_tokens": 5, "prompt_tokens_details": {"cached_tokens": 9}}}).cached_tokens == 5
+
+
+PRICES = Prices({"big": Price(input=2.0, cached_input=0.5, output=8.0), "plain": Price(input=1.0, output=2.0)})
+
+
+@pytest.mark.parametrize(
+    ("model", "usage", "cost"),
+    [
+        pytest.param("big", EXPECTED, 0.00255, id="cached once"),
+        pytest.param("vendor/big", EXPECTED, 0.00255, id="with a provider prefix"),
+        pytest.param("plain", Usage(10, 5, cached_tokens=10), 20e-6, id="no price for cached"),
+        pytest.param("nobody-knows-this", EXPECTED, None, id="unknown model"),
+        pytest.param("", EXPECTED, None, id="no model"),
+    ],
+)
+def test_costs(model, usage, cost):
+    assert PRICES.cost_usd(model, usage) == (None if cost is None else pytest.approx(cost))
+
+
+def test_listed_prices_work_offline_for_a_well_known_model():
+    cost = Prices({}).cost_usd("gpt-4o", Usage(1_000_000, 0))
+    assert cost is not None
+    assert 0.5 < cost < 50
+    assert Prices({}).cost_usd("openai/gpt-4o", Usage(1_000_000, 0)) == cost
+
+
+def record(route, **changes):
+    return DecisionRecord(**{"time_s": 1.0, "route": route, "reason": "confident", "status": 200, **changes})
+
+
+def test_totals_keep_local_upstream_and_saved_apart():
+    totals = Totals()
+    totals.add(record("local", saved=Usage(100, 10), saved_usd=0.1))
+    totals.add(record("upstream", reason="no-call", usage=EXPECTED, cost_usd=0.00255))
+    totals.add(record("upstream", reason="no-call", usage=EXPECTED, cost_usd=None))
+    totals.add(record("upstream", reason="no-call"))
+    totals.add(record("upstream", reason="not-chat", chat=False))
+    totals.add(record("upstream", reason="no-call", status=502))
+    totals.add(record("merged", reason="merged", usage=Usage(1, 1), cost_usd=0.2, saved=Usage(5, 5), saved_usd=0.2))
+    assert totals.as_dict() == {
+        "local": {"requests": 1, "cost_usd": 0},
+        "upstream": {
+            "requests": 5,
+            "errors": 1,
+            "prompt_tokens": 4001,
+            "completion_tokens": 201,
+            "cached_tokens": 3000,
+            "cost_usd": 0.20255,
+            "cost_unknown": 1,
+            "usage_unknown": 2,
+        },
+        "merged": {"requests": 1},
+        "saved": {"prompt_tokens": 105, "completion_tokens": 15, "cost_usd": 0.3},
+    }
+    assert totals.reasons() == {"no-call": 4, "confident": 1, "not-chat": 1, "merged": 1}
+
+
+def test_sums_of_money_do_not_drift():
+    totals = Totals()
+    for _ in range(1000):
+        totals.add(record("upstream", usage=Usage(1, 1), cost_usd=0.1))
+    assert totals.as_dict()["upstream"]["cost_usd"] == 100.0
+
+
+def test_the_estimate_errs_towards_longer():
+    counter = EstimateCounter()
+    assert (counter.count(""), counter.count("a"), counter.count("abcd"), counter.exact) == (0, 1, 2, False)
+
+
+def test_a_tokenizer_beside_the_model_is_used(tmp_path):
+    import sentencepiece
+
+    corpus = ["turn on the kitchen lights", "set a timer for five minutes", "what is the weather in oslo"] * 20
+    sentencepiece.SentencePieceTrainer.Train(
+        sentence_iterator=iter(corpus),
+        model_prefix=str(tmp_path / "own"),
+        vocab_size=60,
+        model_type="bpe",
+        minloglevel=2,
+    )
+    model = tmp_path / "own.cact"
+    model.write_bytes(b"")
+    counter = counter_for(model)
+    expected = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "own.model"))
+    assert counter.exact
+    assert counter.count("set a timer") == len(expected.encode("set a timer"))
+    assert not counter_for(tmp_path / "elsewhere" / "x.cact").exact
+    assert not counter_for(None).exact
