@@ -92,3 +92,14 @@ def alive(pid):
     except ProcessLookupError:
         return False
     return not os.path.isdir("/proc/self")
+
+
+def environ_of(pid):
+    """The environment that a process was started with, as a set of b"NAME=value"; None where there is no /proc."""
+    path = Path(f"/proc/{pid}/environ")
+    return set(path.read_bytes().split(b"\0")) if path.exists() else None
+
+
+def descriptors_of(pid):
+    """What a process holds open, as the kernel names it."""
+    return {str(link.readlink()) for link in Path(f"/proc/{pid}/fd").iterdir()}

@@ -88,10 +88,11 @@ static char *scripted(const char *text) {
     return found;
 }
 
-static int leak(int megabytes) {
-    char *kept = malloc((size_t)megabytes << 20);
+static char *volatile kept; /* volatile, or the compiler would not allocate what nobody reads */
+
+static void leak(int megabytes) {
+    kept = malloc((size_t)megabytes << 20);
     if (kept) memset(kept, 1, (size_t)megabytes << 20);
-    return kept != NULL;
 }
 
 /* Obey the directives at the head of an answer; returns where it goes on. `code` gets the result to return. */
