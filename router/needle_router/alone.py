@@ -88,7 +88,8 @@ class Alone:
 
     def refuse(self, prepared: Prepared) -> None:
         """Raise for what the engine cannot do at all."""
-        for slug in (*prepared.turn.obstacles, *prepared.features.obstacles):
+        json_mode = prepared.features.json_object and not prepared.turn.has_tools
+        for slug in (*(("json-object",) if json_mode else ()), *prepared.features.obstacles):
             if slug in REFUSED:
                 message, param = REFUSED[slug]
                 if slug == "schema-unsupported" and prepared.catalogue.problem:

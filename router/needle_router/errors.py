@@ -7,6 +7,7 @@
     │   └── BadTarget               400  bad_request_target
     ├── Unauthorized                401  invalid_api_key
     ├── NotFound                    404  unknown_url
+    ├── WebSocketRefused            426  websocket_unsupported
     ├── LoopDetected                508  loop_detected
     ├── EngineError                 502  engine_error      (seen by clients only without an upstream)
     │   ├── EngineBusy              429  engine_busy
@@ -83,6 +84,12 @@ class NotFound(RouterError):
     """No such endpoint here."""
 
     status, code, type = 404, "unknown_url", "invalid_request_error"
+
+
+class WebSocketRefused(RouterError):
+    """A WebSocket handshake; clients fall back to HTTP on it."""
+
+    status, code, type = 426, "websocket_unsupported", "invalid_request_error"
 
 
 class LoopDetected(RouterError):

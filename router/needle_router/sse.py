@@ -49,6 +49,8 @@ class EventSplitter:
         self._pieces, self._held = [], 0
         *lines, tail = _LINE_END.split(text)
         for line in lines:
+            if not self._started:
+                self._started, line = True, line.removeprefix(_BOM)  # noqa: PLW2901  # the mark is no part of it
             if line:
                 self._field(line)
             elif self._data:
@@ -63,8 +65,6 @@ class EventSplitter:
         self._check(self._held + self._data_size)
 
     def _field(self, line: bytes) -> None:
-        if not self._started:
-            self._started, line = True, line.removeprefix(_BOM)
         name, _, value = line.partition(b":")
         if name == b"data":
             value = value.removeprefix(b" ")

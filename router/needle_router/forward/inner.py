@@ -65,6 +65,7 @@ async def open_inner(app: ASGIApp, scope: Scope, receive: Receive) -> AsyncItera
             if not message.get("more_body", False):
                 return
 
+    failure: Exception | None = None
     async with asyncio.TaskGroup() as group:
         task = group.create_task(run())
         try:
@@ -72,8 +73,13 @@ async def open_inner(app: ASGIApp, scope: Scope, receive: Receive) -> AsyncItera
             if first is None or first["type"] != "http.response.start":
                 raise UpstreamBroken("The upstream gave no answer.") from _first(raised)
             yield InnerResponse(first["status"], list(first.get("headers", ())), body())
+        except Exception as error:
+            failure = error
         finally:
             task.cancel()
+    if failure is not None:
+        # Raised out here, because a task group wraps what is raised inside into an ExceptionGroup.
+        raise failure
 
 
 def _first(errors: list[Exception]) -> Exception | None:

@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import AsyncGenerator, Callable
+from urllib.parse import quote
 
+import orjson
 from starlette.types import Message, Receive, Scope, Send
 
 from needle_router.config.schema import Upstream
@@ -21,6 +23,8 @@ from needle_router.errors import (
     UpstreamError,
     UpstreamTimeout,
     UpstreamUnreachable,
+    WebSocketRefused,
+    envelope,
 )
 from needle_router.forward.answer import send_error, sse_error
 from needle_router.forward.headers import PSEUDONYM, passed_before, request_headers, response_headers
@@ -60,9 +64,8 @@ class ReverseProxy:
         if scope["type"] == "websocket":
             return await refuse_websocket(scope, receive, send)
         try:
-            target = upstream_target(
-                self.origin, scope.get("raw_path") or scope["path"].encode(), scope["query_string"]
-            )
+            raw_path = scope.get("raw_path") or quote(scope["path"]).encode("ascii")
+            target = upstream_target(self.origin, raw_path, scope["query_string"])
             if passed_before(scope["headers"], self.via):
                 raise LoopDetected("The request has already passed through this router: the upstream leads back to it.")
             headers = request_headers(scope["headers"], host=self._host, via=self.via, key=self.key)
@@ -167,8 +170,14 @@ async def _watch(receive: Receive, consumed: asyncio.Event) -> None:
 async def refuse_websocket(scope: Scope, receive: Receive, send: Send) -> None:
     """Answer a WebSocket handshake with 426, so that a client can fall back to HTTP at once."""
     await receive()
-    if "websocket.http.response" in scope.get("extensions", {}):
-        await send({"type": "websocket.http.response.start", "status": 426, "headers": [(b"content-length", b"0")]})
-        await send({"type": "websocket.http.response.body", "body": b""})
+    if "websocket.http.response" in (scope.get("extensions") or {}):
+        body = orjson.dumps(envelope(WebSocketRefused("WebSockets are not passed on; use HTTP.")))
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"content-length", b"%d" % len(body)),
+            (b"upgrade", b"HTTP/1.1"),  # required with a 426 (RFC 9110 section 15.5.22)
+        ]
+        await send({"type": "websocket.http.response.start", "status": 426, "headers": headers})
+        await send({"type": "websocket.http.response.body", "body": body})
     else:
         await send({"type": "websocket.close", "code": 1003})

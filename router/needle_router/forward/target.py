@@ -15,6 +15,8 @@ from needle_router.errors import BadTarget
 DEFAULT_PORTS = {"http": 80, "https": 443}
 _PLAIN = re.compile(rb"/[A-Za-z0-9_~:.,=+-]+(?:/[A-Za-z0-9_~:=+-]+)*")
 _FORBIDDEN = re.compile(rb"[\x00-\x20\x7f-\xff\\#]")
+#: A query is opaque: servers neither split it into segments nor join it to a host.
+_FORBIDDEN_IN_QUERY = re.compile(rb"[\x00-\x20\x7f#]")
 _ENCODED = re.compile(rb"%(?:00|0a|0d|5c)", re.IGNORECASE)
 
 
@@ -63,7 +65,7 @@ def upstream_target(origin: Origin, raw_path: bytes, query: bytes) -> bytes:
     """The request target for the upstream; raises `BadTarget` for one that must not be passed on."""
     if not _PLAIN.fullmatch(raw_path) or b".." in raw_path or b"/." in raw_path:
         check(raw_path)
-    if query and _FORBIDDEN.search(query):
+    if query and _FORBIDDEN_IN_QUERY.search(query):
         raise BadTarget("The query holds a character that a request target cannot have.")
     return origin.prefix + raw_path + (b"?" + query if query else b"")
 
@@ -72,7 +74,7 @@ def check(raw_path: bytes) -> None:
     """Raise `BadTarget` unless the path is plain: origin-form, no dot segments, no tricks with the authority."""
     if not raw_path.startswith(b"/"):
         raise BadTarget("The request target must begin with a slash (origin-form).")
-    if raw_path.startswith(b"/@") or b"//" in raw_path:
+    if raw_path.startswith((b"/@", b"/%40")) or b"//" in raw_path:
         raise BadTarget("The path could be read as another host.")
     if _FORBIDDEN.search(raw_path) or _ENCODED.search(raw_path):
         raise BadTarget("The path holds a character that a request target cannot have.")

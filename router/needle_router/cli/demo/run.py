@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -21,7 +20,7 @@ from needle_router.cli.demo.upstream import MODEL, DemoUpstream
 from needle_router.cli.exits import Exit, Stop
 from needle_router.cli.listen import listen, url_of
 from needle_router.cli.logs import set_up
-from needle_router.cli.serve import uvicorn_options
+from needle_router.cli.server import uvicorn_options
 from needle_router.config.load import assemble
 from needle_router.config.schema import Config, Price
 from needle_router.engine.base import EngineState
@@ -44,8 +43,10 @@ START_S, TURN_S, STOP_S = 30.0, 30.0, 5.0
 
 def demo(*, keep: bool, port: int) -> Exit:
     """Run it; fails when a turn fails or not all three routes occurred."""
-    if importlib.util.find_spec("openai") is None:
-        raise Stop(Exit.FAILED, "the demo uses the official client: pip install 'needle-router[demo]'")
+    try:
+        import openai  # noqa: F401  # asked for now, used where it is needed
+    except ImportError:
+        raise Stop(Exit.FAILED, "the demo uses the official client: pip install 'needle-router[demo]'") from None
     set_up("warning")
     router, upstream = listen("127.0.0.1", port), listen("127.0.0.1", 0)
     return anyio.run(_demo, router, upstream, keep)

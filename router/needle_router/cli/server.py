@@ -1,0 +1,63 @@
+"""The uvicorn server under `serve` and `demo`: how it is set up and how it ends.
+
+One worker, because the engine pool is the parallelism. httptools, because it refuses requests that carry both
+Content-Length and Transfer-Encoding, which h11 passes on (request smuggling).
+"""
+
+from __future__ import annotations
+
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import uvicorn
+
+from needle_router.cli.listen import BACKLOG
+from needle_router.config.schema import Config
+
+if TYPE_CHECKING:
+    from needle_router.middleware import NeedleRouter
+
+#: Longer than the 60 s for which load balancers keep idle connections, so that they close first.
+KEEP_ALIVE_S = 75
+
+
+class Server(uvicorn.Server):
+    """uvicorn with two changes in how it ends.
+
+    The first SIGTERM or SIGINT drains: running answers finish, up to `server.drain_timeout_s`. The second, of either
+    kind, ends at once. A drained server has done what it was asked to, so its exit code is 0, where uvicorn would raise
+    the signal again (143).
+    """
+
+    def __init__(self, router: NeedleRouter, config: Config) -> None:
+        super().__init__(uvicorn.Config(router, **uvicorn_options(config)))
+        self.router = router
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Called by the signal handler."""
+        if self.should_exit:
+            self.force_exit = True
+            return
+        self.router.begin_drain()
+        self.should_exit = True
+
+
+def uvicorn_options(config: Config) -> dict[str, Any]:
+    """Everything uvicorn is told."""
+    return {
+        "loop": "auto",  # uvloop where it is installed
+        "http": "httptools",
+        # A WebSocket upgrade is then answered as the plain GET that it also is; clients fall back on that.
+        "ws": "none",
+        "lifespan": "on",
+        "log_config": None,
+        "access_log": False,
+        # Both would be put beside those of the upstream.
+        "date_header": False,
+        "server_header": False,
+        # X-Forwarded-* from anybody would otherwise change what the router believes of its client.
+        "proxy_headers": False,
+        "backlog": BACKLOG,
+        "timeout_keep_alive": KEEP_ALIVE_S,
+        "timeout_graceful_shutdown": config.server.drain_timeout_s,
+    }
