@@ -1,5 +1,6 @@
 """The demo, as a process, and its canned upstream through the official client."""
 
+import os
 import re
 import signal
 
@@ -44,6 +45,22 @@ def test_the_demo_shows_every_turn_its_savings_and_what_it_is_not(cli):
     tokens, money = re.search(r"^saved: (\d+) tokens, ([\d.]+) USD", out, re.M).groups()
     assert int(tokens) > 0
     assert float(money) > 0
+
+
+def test_without_the_official_client_it_says_how_to_get_it(cli, tmp_path):
+    # A finder that knows no `openai`, as on a machine where the extra is not installed.
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys, importlib.abc\n"
+        "class Missing(importlib.abc.MetaPathFinder):\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        "        if name == 'openai':\n"
+        "            raise ModuleNotFoundError(name)\n"
+        "sys.meta_path.insert(0, Missing())\n"
+    )
+    search = f"{tmp_path}{os.pathsep}{cli.environment['PYTHONPATH']}"
+    code, out, err = cli("demo", PYTHONPATH=search)
+    assert (code, out) == (1, "")
+    assert err == "needle-router: the demo uses the official client: pip install 'needle-router[demo]'\n"
 
 
 def test_there_are_at_least_fourteen_turns_with_names_of_their_own():

@@ -9,7 +9,7 @@ from needle_router.cli.exits import Exit, Stop
 from needle_router.cli.listen import listen, url_of
 from needle_router.cli.logs import OneLine, printable
 from needle_router.cli.options import Settings
-from needle_router.cli.serve import uvicorn_options
+from needle_router.cli.server import uvicorn_options
 from needle_router.config import Config
 from needle_router.config.keys import FLAGS, KEYS
 
