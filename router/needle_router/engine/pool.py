@@ -20,8 +20,9 @@ from needle_router.engine.affinity import choose, key_of
 from needle_router.engine.base import EngineHealth, EngineState
 from needle_router.engine.cache import DecisionCache
 from needle_router.engine.frames import FrameError, FrameTooLarge, encode
+from needle_router.engine.jobs import CLOSED, Job, Limits, Shared
 from needle_router.engine.messages import Setup, task_message
-from needle_router.engine.slot import CLOSED, Job, Limits, Phase, Shared, Slot, depth
+from needle_router.engine.slot import Phase, Slot, depth
 from needle_router.task import EngineFailure, EngineOutcome, Task
 
 log = logging.getLogger(__name__)

@@ -12,23 +12,22 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any
 
-from needle_router.engine.affinity import Costs, Load
+from needle_router.engine.affinity import Load
 from needle_router.engine.child import Child, ChildDied
-from needle_router.engine.messages import Setup, outcome_of
+from needle_router.engine.jobs import CLOSED, Job, Shared
+from needle_router.engine.messages import outcome_of
 from needle_router.engine.restarts import RELOAD_DELAY_S, Restarts
 from needle_router.engine.session import LoadFailed, is_prefix
-from needle_router.task import EngineFailure, EngineOutcome, EngineReply, Task
+from needle_router.task import EngineFailure, EngineReply, Task
 
 log = logging.getLogger(__name__)
 
 #: A pause short enough to keep tasks waiting for its end.
 SOON_S = 1.0
-CLOSED = "the engine has been stopped"
 
 
 class Phase(StrEnum):
@@ -38,63 +37,6 @@ class Phase(StrEnum):
     READY = "ready"
     PAUSED = "paused"
     FAILED = "failed"
-
-
-@dataclass(slots=True, eq=False)
-class Job:
-    """A task under way in the pool; `arrived`, `until` and `started` are the loop's time in seconds."""
-
-    number: int
-    task: Task
-    key: str
-    frame: bytes
-    arrived: float
-    until: float
-    future: asyncio.Future[EngineOutcome]
-    started: float | None = None
-
-    def finish(self, outcome: EngineOutcome) -> None:
-        """Deliver, unless the caller has given up."""
-        if not self.future.done():
-            self.future.set_result(outcome)
-
-    @property
-    def abandoned(self) -> bool:
-        """Whether nobody waits for this job any more."""
-        return self.future.done()
-
-    def waited_s(self, now: float) -> float:
-        """Seconds in the queue."""
-        return (now if self.started is None else self.started) - self.arrived
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """`max_rss_bytes`: a process that has grown past it is replaced between tasks. `start_timeout_s`: for loading."""
-
-    max_rss_bytes: int = 1 << 30
-    start_timeout_s: float = 120.0
-
-
-@dataclass(slots=True)
-class Counts:
-    """What the pool's slots have seen together."""
-
-    starts: int = 0
-    restarts: int = 0
-    reinits: int = 0
-
-
-@dataclass(slots=True)
-class Shared:
-    """What all slots of a pool use together; `rehome` takes jobs whose slot cannot serve them."""
-
-    setup: Setup
-    environ: Mapping[str, str]
-    limits: Limits
-    rehome: Callable[[list[Job]], None]
-    costs: Costs = field(default_factory=Costs)
-    counts: Counts = field(default_factory=Counts)
 
 
 class Slot:
@@ -174,7 +116,8 @@ class Slot:
 
     async def _life(self) -> float:
         """One process from start to end; the seconds to wait before the next one."""
-        self.phase = Phase.FAILED if self._restarts.broken else Phase.STARTING
+        if self.phase is not Phase.FAILED:
+            self.phase = Phase.STARTING
         self._retry.clear()
         shared = self._shared
         shared.counts.restarts += self._started_before
