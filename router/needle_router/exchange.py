@@ -19,7 +19,7 @@ from needle_router.alone import count_usage
 from needle_router.compare import compare
 from needle_router.errors import BadRequest, BodyTooLarge, RouterError, UpstreamBroken
 from needle_router.forward.answer import send_error
-from needle_router.forward.inner import replay
+from needle_router.forward.inner import hung_up, replay
 from needle_router.merging import merged_answer
 from needle_router.observe import Header, ObservedSend, header_value, without_needle
 from needle_router.pipeline import Attempt, Verdict
@@ -363,10 +363,9 @@ async def unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
 
         async def watch() -> None:
             nonlocal gone
-            while (await receive())["type"] != "http.disconnect":
-                continue
-            gone = True
-            group.cancel_scope.cancel()
+            if await hung_up(receive):
+                gone = True
+                group.cancel_scope.cancel()
 
         group.start_soon(watch)
         try:

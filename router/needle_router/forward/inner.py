@@ -14,6 +14,8 @@ from needle_router.forward.headers import Header
 
 #: Messages that may wait between the app and us; beyond that the app's `send` waits (back-pressure).
 QUEUE_LIMIT = 4
+#: Messages after the end of a body that are passed over while waiting for the disconnect.
+SURPLUS_MESSAGES = 8
 
 
 def replay(body: bytes, receive: Receive) -> Receive:
@@ -28,6 +30,18 @@ def replay(body: bytes, receive: Receive) -> Receive:
         return {"type": "http.request", "body": body, "more_body": False}
 
     return again
+
+
+async def hung_up(receive: Receive) -> bool:
+    """Wait until the client hangs up; the body must have been read.
+
+    False where `receive` goes on giving something else: middlewares that replay a body often give it again and again,
+    without waiting, and a loop around that would never end.
+    """
+    for _ in range(SURPLUS_MESSAGES):
+        if (await receive())["type"] == "http.disconnect":
+            return True
+    return False
 
 
 @dataclass(frozen=True, slots=True)

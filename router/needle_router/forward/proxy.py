@@ -28,6 +28,7 @@ from needle_router.errors import (
 )
 from needle_router.forward.answer import send_error, sse_error
 from needle_router.forward.headers import PSEUDONYM, passed_before, request_headers, response_headers
+from needle_router.forward.inner import hung_up
 from needle_router.forward.target import Origin, upstream_target
 from needle_router.forward.wire import Answer, Request, Spawn, Timeouts, Wire
 
@@ -162,9 +163,8 @@ async def _pieces(first: Message, receive: Receive, consumed: asyncio.Event) -> 
 async def _watch(receive: Receive, consumed: asyncio.Event) -> None:
     """Raise when the client hangs up; a body that is still coming has its own reader."""
     await consumed.wait()
-    while (await receive())["type"] != "http.disconnect":
-        continue
-    raise _ClientGone
+    if await hung_up(receive):
+        raise _ClientGone
 
 
 async def refuse_websocket(scope: Scope, receive: Receive, send: Send) -> None:
