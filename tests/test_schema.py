@@ -1,4 +1,4 @@
-"""Tool schemas: what the engine sees, what judges arguments, what is repaired, and what a stranger's schema cannot do."""
+"""Tool schemas: what the engine sees, what judges arguments, what is repaired, what a hostile schema cannot do."""
 
 import socket
 import threading
@@ -159,6 +159,13 @@ def test_missing_required_keys_are_filled_with_default_or_null_and_nothing_else(
     assert tool.validate(tool.repair({})) is not None
 
 
+@pytest.mark.parametrize("required", [[["a"]], [{}], [None, 3], "a", {"a": 1}, 7])
+def test_a_list_of_required_names_that_is_junk_changes_nothing(required):
+    tool = compiled({"type": "object", "properties": {"a": {"type": "integer", "default": 1}}, "required": required})
+    assert dict(tool.repair({"b": 2})) == {"b": 2}
+    assert tool.validate({"b": 2}) is not None or tool.problem is None
+
+
 @pytest.mark.parametrize(
     ("schema", "value", "valid"),
     [
@@ -207,6 +214,8 @@ def test_no_schema_makes_a_network_call():
     assert contacted == []
 
 
+KEYWORDS = """type properties items required enum const anyOf oneOf allOf $ref default format minimum
+    additionalProperties a""".split()
 json_values = st.recursive(
     st.none()
     | st.booleans()
@@ -216,9 +225,7 @@ json_values = st.recursive(
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
-            st.sampled_from(
-                "type properties items required enum const anyOf oneOf allOf $ref default format minimum additionalProperties a".split()
-            ),
+            st.sampled_from(KEYWORDS),
             inner,
             max_size=4,
         )

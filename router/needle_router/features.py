@@ -10,6 +10,9 @@ from needle_router.task import Task
 from needle_router.translate import Catalogue, control_marker, unreadable
 from needle_router.turn import Choice, Format, Turn
 
+#: Wishes are counted in this much of the text; far longer ones are refused by their token count anyway.
+COUNTED_CHARS = 4000
+
 
 def features(turn: Turn, task: Task, catalogue: Catalogue, *, prompt_tokens: int, tokens_exact: bool) -> Features:
     """Features of `turn`; `turn.has_tools` is true for an extraction too, whose schema is its only tool."""
@@ -29,7 +32,7 @@ def features(turn: Turn, task: Task, catalogue: Catalogue, *, prompt_tokens: int
         user_chars=len(turn.user_text),
         prompt_tokens=prompt_tokens,
         tokens_exact=tokens_exact,
-        clauses=wishes(turn.user_text) if turn.has_tools else 1,
+        clauses=wishes(turn.user_text[:COUNTED_CHARS]) if turn.has_tools else 1,
         stream=turn.stream,
         obstacles=tuple(dict.fromkeys((*turn.obstacles, *found_here(turn, task, catalogue)))),
         conversation=conversation(turn) if turn.has_tools else "",

@@ -325,7 +325,7 @@ def _repaired_object(value: Mapping[str, Any], schema: Mapping[str, Any], root: 
     }
     required = schema.get("required")
     for name in required if isinstance(required, list) else ():
-        if name not in result and isinstance(properties.get(name), dict):
+        if isinstance(name, str) and name not in result and isinstance(properties.get(name), dict):
             part = properties[name]
             if "default" in part:
                 result[name] = part["default"]

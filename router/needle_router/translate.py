@@ -28,6 +28,9 @@ from needle_router.turn import Message, ResponseFormat, Tool, Turn
 FACT_KEYS = ("date", "time", "locale", "device", "battery", "network", "location", "user", "assistant")
 _FACT = re.compile(rf"^\s*(?:[-*]\s*)?({'|'.join(FACT_KEYS)})\s*:\s*(\S.*?)\s*$", re.IGNORECASE)
 MAX_FACT_CHARS = 120
+MAX_KEY_CHARS = 20
+#: Arguments nested deeper than any schema that the engine can hold are garbage.
+MAX_ARGUMENT_DEPTH = 32
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 #: Chat-template markers of Needle and of the models that clients copy text from.
@@ -140,8 +143,9 @@ def facts(texts: Sequence[str]) -> dict[str, str]:
     """Recognised `key: value` facts of system and developer texts; they end at a line break or a semicolon."""
     found: dict[str, str] = {}
     for text in texts:
-        for piece in re.split(r"[\n;]", text):
-            match = _FACT.match(piece)
+        for piece in map(str.strip, re.split(r"[\n;]", text)):
+            # Length first: the pattern is slow on long runs of blanks.
+            match = _FACT.match(piece) if len(piece) <= MAX_FACT_CHARS + MAX_KEY_CHARS else None
             if match and len(match[2]) <= MAX_FACT_CHARS:
                 found[match[1].lower()] = match[2]
     return found
@@ -210,7 +214,8 @@ def control_marker(text: str) -> bool:
     """Whether the text spells a chat-template marker, also in full-width letters or split by invisible characters."""
     if not _SUSPICIOUS.search(text):
         return False
-    plain = _INVISIBLE.sub("", unicodedata.normalize("NFKC", text).translate(_ANGLES))
+    # ASCII has no disguises, and normalising megabytes takes a second.
+    plain = text if text.isascii() else unicodedata.normalize("NFKC", _INVISIBLE.sub("", text)).translate(_ANGLES)
     return _MARKER.search(plain) is not None
 
 
@@ -288,10 +293,18 @@ def _raw_calls(value: Any) -> tuple[RawCall, ...] | None:
                 return None
         if arguments is None:
             arguments = {}
-        if not isinstance(arguments, dict):
+        if not isinstance(arguments, dict) or _deeper(arguments, MAX_ARGUMENT_DEPTH):
             return None
         calls.append(RawCall(item["name"], arguments))
     return tuple(calls)
+
+
+def _deeper(value: Any, limit: int) -> bool:
+    """Whether `value` has more than `limit` levels of containers."""
+    if not isinstance(value, (dict, list)):
+        return False
+    items = value.values() if isinstance(value, dict) else value
+    return limit == 0 or any(_deeper(item, limit - 1) for item in items)
 
 
 def _number(value: Any) -> float | None:

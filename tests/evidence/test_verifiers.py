@@ -95,6 +95,24 @@ GOOD = [
     ),
     pytest.param("book for tomorrow", [("book", {"day": "2026-12-01"})], id="tomorrow with a date fact"),
     pytest.param("stop recording", [("stop_recording", {})], id="stop as a command"),
+    pytest.param("go ahead and turn on the porch lights", [lights("porch")], id="a preface with and"),
+    pytest.param("Listen, turn on the porch lights", [lights("porch")], id="a call for attention"),
+    pytest.param("porch lights on whenever you can", [lights("porch")], id="no hurry is no condition"),
+    pytest.param(
+        "turn on the porch lights and after that the kitchen lights",
+        [lights("porch"), lights("kitchen")],
+        id="after that is an order of events",
+    ),
+    pytest.param(
+        "turn on the porch lights\nset a timer for 5 minutes",
+        [lights("porch"), ("set_timer", {"minutes": 5})],
+        id="two lines, two calls",
+    ),
+    pytest.param(
+        "tell me what the weather in Oslo is",
+        [("get_weather", {"city": "Oslo"})],
+        id="an embedded question for a reading tool",
+    ),
 ]
 
 
@@ -139,6 +157,14 @@ BAD = [
     pytest.param("state-question", "is the kitchen light on?", [lights("kitchen")], id="is it on"),
     pytest.param("state-question", "hey, are the kitchen lights on", [lights("kitchen")], id="no question mark"),
     pytest.param("state-question", "kitchen lights on?", [lights("kitchen")], id="only a question mark"),
+    pytest.param("state-question", "tell me if the porch light is on", [lights("porch")], id="embedded in an order"),
+    pytest.param(
+        "state-question", "can you check whether the porch light is on", [lights("porch")], id="embedded in a request"
+    ),
+    pytest.param("state-question", "Anna said the porch light was on", [lights("porch")], id="reported speech"),
+    pytest.param(
+        "ungrounded", "let us hear Nocturnes in the den", [("play", {"rooms": ["us"]})], id="a word of the grammar"
+    ),
     pytest.param("conditional", "turn on the porch lights if it gets dark", [lights("porch")], id="if"),
     pytest.param("conditional", "turn on the porch lights when I get home", [lights("porch")], id="when"),
     pytest.param("conditional", "turn on the porch lights unless it is day", [lights("porch")], id="unless"),
@@ -165,6 +191,12 @@ BAD = [
         "turn on the lights in the kitchen and the bedroom",
         [lights("kitchen")],
         id="one room of two",
+    ),
+    pytest.param(
+        "intents-uncovered",
+        "turn on the kitchen lights\ntell me a joke",
+        [lights("kitchen")],
+        id="a joke on the next line",
     ),
     pytest.param(
         "intents-uncovered", "weather in Paris, Rome", [("get_weather", {"city": "Paris"})], id="one city of two"

@@ -20,6 +20,11 @@ from needle_router.schema import CompiledTool, leaves
 from needle_router.turn import Call
 
 PROSE_WORDS = 6
+#: A value of nothing but these was cut out of the sentence's grammar: it names no room, person or song.
+_GRAMMAR = frozenset(
+    """a an the i me us we you it its they them he she him her this that these those there here to of at on in for from
+    by with and or be is are was were been am do does did has have had feel keep let please""".split()
+)
 #: Facts that hold moments and counters; they ground dates, never plain numbers.
 _MOMENT_FACT = re.compile(r"(?im)^(?:date|time|battery)\s*:.*$")
 _UNIT_IN_DESCRIPTION = re.compile(r"\b(?:in|of)\s+(\w+)\b|\((\w+)\)")
@@ -95,6 +100,8 @@ def _text_stands(value: str, sources: Sources) -> bool:
     if not wanted:
         # Signs without letters or digits: found as they are, or not at all.
         return bool(value.strip()) and value.strip() in sources.text
+    if _GRAMMAR.issuperset(wanted):
+        return False
     said = sources.reading.words
     if words.contains(said, wanted):
         return True

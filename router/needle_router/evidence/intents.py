@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from needle_router.evidence import language, words
 
 _CUT = re.compile(
-    r"[.!?;\n]+(?=\s|$)|,?\s+(?:and then|and also|then|and|plus|as well as|also|after that)\s+|[,&]\s+|\s+&\s+",
+    r"(?<![.!?;])[.!?;]++(?=\s|$)|\n|,?\s+(?:and then|and also|then|and|plus|as well as|also|after that)\s+|[,&]\s+|\s+&\s+",
     re.IGNORECASE,
 )
 _POLITE = re.compile(
@@ -27,16 +27,21 @@ _REMARK = re.compile(
     r"|if (?:you (?:can|could|will|would|please|do|don)|possible|so$)|because|since|this is|that(?:['\u2019]s| is)|we(?:['\u2019]re| are)?|you(?:['\u2019]re| are)|my)\b",
     re.IGNORECASE,
 )
+#: Openings whose "and" joins no second wish.
+_PRELUDE = re.compile(
+    r"\b(?:go ahead and|(?:be|would you be) (?:so kind|a dear|a darling) and|do me a favou?r and|try and)\b",
+    re.IGNORECASE,
+)
 FILLER = frozenset(
     """no any with without hi hello hey please thanks thank you much very ok okay good morning evening afternoon night now just sir
     madam cheers yes yeah sure right well um uh so dear computer assistant there everyone immediately quickly
-    asap again too a an the for me my it is in on to of at as soon possible""".split()
+    asap again too listen look a an the for me my it is in on to of at as soon possible""".split()
 )
 #: Verbs that ask for words or for something a tool may do, beside those that act.
 _SPEAKING = frozenset(
     """tell say explain give show describe write sing read recite translate summarize summarise list find search
     look check get fetch compare recommend suggest help what whats how who when where why which is are does do
-    will can calculate compute convert count define draw play spell repeat let wish greet teach bring""".split()
+    will can hold calculate compute convert count define draw play spell repeat let wish greet teach bring""".split()
 )
 VERBS = language.ACTIONS | _SPEAKING
 
@@ -53,13 +58,18 @@ class Piece:
 def pieces(text: str) -> tuple[Piece, ...]:
     """The parts of a request that may each be a wish; filler and remarks left out."""
     found = []
-    for raw in _CUT.split(text):
+    for raw in _CUT.split(_single_spaced(text)):
         plain = _bare(raw)
         folded = words.read(plain).words
         if not folded or set(folded) <= FILLER or _REMARK.match(plain):
             continue
         found.append(Piece(plain, folded, folded[0] in VERBS))
     return tuple(found)
+
+
+def _single_spaced(text: str) -> str:
+    # Runs of blanks would make the cutting pattern quadratic: 20 KB of spaces kept it busy for 20 seconds.
+    return _PRELUDE.sub("", "\n".join(" ".join(line.split()) for line in text.splitlines()))
 
 
 def _bare(raw: str) -> str:

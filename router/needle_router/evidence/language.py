@@ -13,7 +13,7 @@ _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _NEGATION = re.compile(
     r"\b(?:do|does|did|must|should|shall|would|could|can|may|need|is|are)\s+not\b|\b(?:do|does|must|should|need)n['\u2019]?t\b"
     r"|\bcannot\b|\bnever\b|\bnot\b|\bunder no circumstances\b|\bno need (?:to|for)\b|\bno longer\b|\bnevermind\b"
-    r"|\bnever mind\b|\bforget (?:it|about it|that)\b|\bcancel that\b|\bleave\b.*\b(?:alone|as (?:it|they) (?:is|are))\b"
+    r"|\bnever mind\b|\bforget (?:it|about it|that)\b|\bcancel that\b|\bleave\b.{1,60}\b(?:alone|as (?:it|they) (?:is|are))\b"
     r"|\brefrain from\b|\bavoid\b|\bwithout\b|\bexcept\b|\binstead of\b|\brather than\b|\banything but\b"
     r"|\b(?:nicht|niemals|keinesfalls|auf keinen fall)\b|\bn(?:e|['\u2019])\s?\w+\s+(?:pas|jamais|plus)\b"
     r"|^\s*no\s+(?:[a-z\u00e1\u00e9\u00ed\u00f3\u00fa\u00f1]+(?:as|es|en|an))\b",
@@ -51,7 +51,15 @@ _CONDITION = re.compile(
 _NOT_A_CONDITION = re.compile(
     r"\bif (?:you (?:can|could|would|will|please|don['\u2019]?t mind|do not mind|wouldn['\u2019]?t mind)|possible|so)\b"
     r"|\b(?:see|check|find out|know|tell me|ask|wonder|wondering) (?:if|when)\b|\bonce (?:more|again)\b|\bat once\b"
-    r"|\bafter all\b|\bas if\b",
+    r"|\bafter (?:all|that)\b|\bas if\b|\b(?:when|whenever|as soon as|once) you(?: can| get a (?:chance|moment|minute)| have (?:time|a (?:chance|moment|minute)))\b",
+    re.IGNORECASE,
+)
+
+#: A question inside a sentence ("tell me if the lamp is on"), or what somebody else said: nothing to act on.
+_REPORT = re.compile(
+    r"^(?:(?:can|could|would|will) you )?(?:please )?(?:tell (?:me|us)|let (?:me|us) know|check|see|find out|do you know|i wonder"
+    r"|i['\u2019]?d like to know|i (?:want|need) to know) (?:if|whether|what|which|who|where|how|why)\b"
+    r"|^(?!i\b|you\b)\w+ (?:said|says|told (?:me|us))\b",
     re.IGNORECASE,
 )
 
@@ -81,6 +89,8 @@ def conditional(text: str) -> bool:
 def asks(text: str) -> bool:
     """Whether the text is a question rather than a request put as one ("can you ...?")."""
     plain = _OPENING.sub("", text, count=1).strip()
+    if _REPORT.match(plain):
+        return True
     if _REQUEST.match(plain):
         return False
     if _QUESTION.match(plain):

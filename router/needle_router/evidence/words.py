@@ -95,32 +95,35 @@ def _numbers_joined(words: Sequence[str]) -> tuple[str, ...]:
     joined: list[str] = []
     index = 0
     while index < len(words):
-        length, number = _number_run(words[index:])
-        if length:
+        end, number = _number_run(words, index)
+        if end > index:
             joined.append(str(number))
-            index += length
+            index = end
         else:
             joined.append(words[index])
             index += 1
     return tuple(joined)
 
 
-def _number_run(words: Sequence[str]) -> tuple[int, int]:
-    total = current = length = 0
-    for position, word in enumerate(words):
+def _number_run(words: Sequence[str], start: int) -> tuple[int, int]:
+    """Where the number words that begin at `start` end, and what they amount to."""
+    total = current = 0
+    end = start
+    for position in range(start, len(words)):
+        word = words[position]
         following = words[position + 1] if position + 1 < len(words) else ""
         if word in SMALL and (current % 100 == 0 or (current % 10 == 0 and current % 100 >= 20 and SMALL[word] < 10)):
             current += SMALL[word]
-        elif word in SCALES and length:
+        elif word in SCALES and end > start and current < 1_000_000_000:
             current = max(current, 1) * SCALES[word]
             if SCALES[word] > 100:
                 total, current = total + current, 0
-        elif word == "and" and length and words[position - 1] in SCALES and following in SMALL:
+        elif word == "and" and end > start and words[position - 1] in SCALES and following in SMALL:
             continue
         else:
             break
-        length = position + 1
-    return length, total + current
+        end = position + 1
+    return end, total + current
 
 
 def number(word: str) -> Fraction | None:
