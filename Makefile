@@ -30,11 +30,15 @@ demo: $(READY)  ## the main job with a tiny model and a demo upstream: no key, n
 test: $(READY)  ## the tests (ARGS="-k word" passes options on)
 	@$(BIN)/python -m pytest $(ARGS)
 
-lint: $(READY)  ## format, lint, types, import contracts
+lint: $(READY)  ## format, lint, types, import contracts, generated docs
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m docs.generate --check
+
+docs: $(READY)  ## write the generated parts of the documentation anew
+	$(BIN)/python -m docs.generate
 
 format: $(READY)  ## format the code
 	$(BIN)/ruff format .
@@ -51,8 +55,10 @@ lock:  ## write the lock files anew
 		--no-emit-index-url pyproject.toml --extra demo -o requirements/runtime.txt
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 		--no-emit-index-url pyproject.toml --extra demo --group dev -o requirements/dev.txt
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+		--no-emit-index-url --group build -o requirements/build.txt
 
 clean:  ## remove what the other targets made
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
-.PHONY: help setup demo test lint format bench lock clean
+.PHONY: help setup demo test lint docs format bench lock clean
