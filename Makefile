@@ -28,7 +28,7 @@ demo: $(READY)  ## the main job with a tiny model and a demo upstream: no key, n
 	@$(BIN)/needle-router demo $(if $(KEEP),--keep)
 
 test: $(READY)  ## the tests (ARGS="-k word" passes options on)
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
 
 lint: $(READY)  ## format, lint, types, import contracts, generated docs
 	$(BIN)/ruff format --check .
