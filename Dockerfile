@@ -30,7 +30,8 @@ ENV PATH=/venv/bin:$PATH \
     NEEDLE_ROUTER_SERVER_HOST=0.0.0.0 \
     NEEDLE_TELEMETRY=0 \
     DO_NOT_TRACK=1
-USER needle
+# By number, so that an orchestrator can see that it is not root.
+USER 10001:10001
 WORKDIR /cache
 # Engine files and the ledger.
 VOLUME /cache

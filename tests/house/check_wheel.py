@@ -18,10 +18,11 @@ HEAVY = {"jax", "torch", "numpy", "tensorflow", "transformers"}
 #: Prints what an import pulled in beside the standard library, one name a line.
 FOREIGN = """
 import sys
+sys.path[:0] = {path}
 before = set(sys.modules)
 import {package}
 names = {{name.partition(".")[0] for name in set(sys.modules) - before}}
-print(*sorted(names - set(sys.stdlib_module_names) - {{"{package}"}}), sep="\\n")
+print(*sorted(names - set(sys.stdlib_module_names) - {{"{package}".partition(".")[0]}}), sep="\\n")
 """
 
 
@@ -37,9 +38,9 @@ def content_problems(names):
     return found
 
 
-def foreign_modules(package):
+def foreign_modules(package, path=()):
     """Top-level modules outside the standard library that importing `package` loads, in a fresh interpreter."""
-    command = [sys.executable, "-I", "-c", FOREIGN.format(package=package)]
+    command = [sys.executable, "-I", "-c", FOREIGN.format(package=package, path=list(path))]
     return set(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split())
 
 
