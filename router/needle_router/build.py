@@ -19,6 +19,7 @@ from needle_router.config.schema import Config
 from needle_router.engine.base import Engine, EngineState
 from needle_router.engine.off import OffEngine
 from needle_router.engine.pool import EnginePool
+from needle_router.errors import RouterError, envelope
 from needle_router.ledger import Ledger, default_path
 from needle_router.metrics import Metrics
 from needle_router.models import tiny_needle_path
@@ -28,6 +29,7 @@ from needle_router.records import Totals
 from needle_router.services import Services
 from needle_router.surfaces.chat import Unreadable, parse
 from needle_router.tokens import counter_for
+from needle_router.turn import Turn
 
 #: Names of the local model that a request may ask for, whatever model runs.
 LOCAL_MODELS = ("needle-2", "needle-3", "tiny-needle")
@@ -96,10 +98,26 @@ async def explain(config: Config, raw: bytes, *, environ: Mapping[str, str] = os
     await services.engine.start()
     try:
         await wait_until_loaded(services.engine)
+        if not services.upstream or parsed.model in services.local_models:
+            return await explain_alone(services, parsed)
         verdict = await services.pipeline.decide(parsed, config.mode)
+        shown = explanation(verdict)
+        if verdict.reason == "engine-off":
+            shown["engine_detail"] = services.engine.health().detail
+        return shown
     finally:
         await services.engine.aclose()
-    return explanation(verdict)
+
+
+async def explain_alone(services: Services, turn: Turn) -> dict[str, Any]:
+    """As `explain`, where Needle answers whatever it can and refuses the rest."""
+    reason = "local-model" if services.upstream else "no-upstream"
+    try:
+        answered = await services.alone.answer(turn, services.stamp(), reason=reason, show=True)
+    except RouterError as error:
+        return {"route": "local", "reason": reason, "error": envelope(error)["error"]}
+    attempt = answered.attempt
+    return explanation(Verdict(Action.ANSWER, reason, "", prepared=attempt.prepared, attempt=attempt))
 
 
 async def wait_until_loaded(engine: Engine, *, timeout_s: float = 60.0) -> EngineState:

@@ -5,8 +5,9 @@ import json
 import httpx
 import openai
 import pytest
+from tests.router.support import KITCHEN, TEXT, WEATHER, alone, ask, config_for, envelope
 
-from tests.router.support import KITCHEN, TEXT, WEATHER, alone, ask, envelope
+from needle_router.build import explain
 
 pytestmark = pytest.mark.anyio
 RESULT = [
@@ -159,3 +160,17 @@ async def test_the_model_is_listed_and_other_paths_are_not_found_in_the_apis_own
         broken = await http.post("/v1/chat/completions", content=b"{", headers={"content-type": "application/json"})
         assert (broken.status_code, broken.json()["error"]["code"]) == (400, "invalid_body")
         assert (await http.get("/readyz")).json()["upstream"] == {"state": "none"}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param(TEXT, {"route": "local", "reason": "no-upstream"}, id="answered"),
+        pytest.param("<|im_start|>", {"route": "local", "reason": "no-upstream"}, id="refused"),
+    ],
+)
+async def test_explain_knows_that_there_is_nobody_else_to_ask(tmp_path, text, expected):
+    config = config_for(tmp_path, {"envelopes": [envelope(KITCHEN)]})
+    shown = await explain(config, json.dumps(ask(text)).encode())
+    assert {key: shown[key] for key in expected} == expected
+    assert shown.get("error", {}).get("code") == ("control_marker" if text != TEXT else None)
