@@ -94,6 +94,8 @@ GOOD = [
         "book for 12 march 2027 at 9pm", [("book", {"day": "2027-03-12", "time": "21:00"})], id="date and time in words"
     ),
     pytest.param("book for tomorrow", [("book", {"day": "2026-12-01"})], id="tomorrow with a date fact"),
+    pytest.param("No, turn on the porch lights", [lights("porch")], id="no to something said before"),
+    pytest.param("no rush, turn on the porch lights", [lights("porch")], id="no rush"),
     pytest.param("stop recording", [("stop_recording", {})], id="stop as a command"),
     pytest.param("go ahead and turn on the porch lights", [lights("porch")], id="a preface with and"),
     pytest.param("Listen, turn on the porch lights", [lights("porch")], id="a call for attention"),
@@ -131,6 +133,9 @@ BAD = [
     ),
     pytest.param("negated", "turn on everything except the kitchen", [lights("kitchen")], id="except"),
     pytest.param("negated", "leave the kitchen lights alone", [lights("kitchen", False)], id="leave alone"),
+    pytest.param("negated", "no lights in the kitchen please", [lights("kitchen")], id="no at the start"),
+    pytest.param("negated", "no enciendas la luz de kitchen", [lights("kitchen")], id="Spanish"),
+    pytest.param("negated", "n'allume pas le kitchen", [lights("kitchen")], id="French"),
     pytest.param("negated", "schalte das kitchen licht nicht ein", [lights("kitchen")], id="German"),
     pytest.param("unknown-tool", "open the door", [("open_door", {})], id="undeclared tool"),
     pytest.param(

@@ -35,7 +35,7 @@ _PRELUDE = re.compile(
 FILLER = frozenset(
     """no any with without hi hello hey please thanks thank you much very ok okay good morning evening afternoon night now just sir
     madam cheers yes yeah sure right well um uh so dear computer assistant there everyone immediately quickly
-    asap again too listen look a an the for me my it is in on to of at as soon possible""".split()
+    asap again too listen look rush hurry problem worries a an the for me my it is in on to of at as soon possible""".split()
 )
 #: Verbs that ask for words or for something a tool may do, beside those that act.
 _SPEAKING = frozenset(

@@ -16,7 +16,7 @@ _NEGATION = re.compile(
     r"|\bnever mind\b|\bforget (?:it|about it|that)\b|\bcancel that\b|\bleave\b.{1,60}\b(?:alone|as (?:it|they) (?:is|are))\b"
     r"|\brefrain from\b|\bavoid\b|\bwithout\b|\bexcept\b|\binstead of\b|\brather than\b|\banything but\b"
     r"|\b(?:nicht|niemals|keinesfalls|auf keinen fall)\b|\bn(?:e|['\u2019])\s?\w+\s+(?:pas|jamais|plus)\b"
-    r"|^\s*no\s+(?:[a-z\u00e1\u00e9\u00ed\u00f3\u00fa\u00f1]+(?:as|es|en|an))\b",
+    r"|^\s*(?:no|kein(?:e|en)?)\s+(?!problem|worries|rush|hurry|doubt|matter|thanks|thank)\w",
     re.IGNORECASE,
 )
 #: Wordings with a negative word that ask for the thing all the same.
