@@ -137,7 +137,7 @@ def test_totals_keep_local_upstream_and_saved_apart():
             "usage_unknown": 2,
         },
         "merged": {"requests": 1},
-        "saved": {"prompt_tokens": 105, "completion_tokens": 15, "cost_usd": 0.3},
+        "saved": {"prompt_tokens": 105, "completion_tokens": 15, "cost_usd": 0.3, "cost_unknown": 0},
     }
     assert totals.reasons() == {"no-call": 4, "confident": 1, "not-chat": 1, "merged": 1}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from http import HTTPStatus
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -13,6 +14,8 @@ from needle_router.engine.base import EngineHealth
 from needle_router.records import DecisionRecord
 
 ERROR_KINDS = frozenset(("unreachable", "timeout", "disconnected", "status"))
+#: 0 is a request whose client left before any answer began; whatever upstreams make up is "other".
+CODES = {0: "0"} | {int(status): str(int(status)) for status in HTTPStatus}
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 SHORT_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5)
 
@@ -49,7 +52,7 @@ class Metrics:
     def observe(self, record: DecisionRecord) -> None:
         """Count a finished request."""
         reason = record.reason if record.reason in REASONS else "other"
-        self._series(record.route, reason, str(record.status)).inc()
+        self._series(record.route, reason, CODES.get(record.status, "other")).inc()
         self._duration.labels(record.route).observe(record.total_s)
         self._overhead.observe(record.overhead_s)
         if record.engine_ran:

@@ -67,6 +67,7 @@ class Totals:
         if record.saved is not None:
             self._counts["saved_prompt"] += record.saved.prompt_tokens
             self._counts["saved_completion"] += record.saved.completion_tokens
+            self._counts["saved_unknown"] += record.saved_usd is None
             self._money["saved"] += Decimal(str(record.saved_usd or 0))
 
     def _add_upstream(self, record: DecisionRecord) -> None:
@@ -101,6 +102,7 @@ class Totals:
                 "prompt_tokens": counts["saved_prompt"],
                 "completion_tokens": counts["saved_completion"],
                 "cost_usd": float(self._money["saved"]),
+                "cost_unknown": counts["saved_unknown"],
             },
         }
 

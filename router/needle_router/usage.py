@@ -36,7 +36,6 @@ class UsageReader:
         self._body: list[bytes] = []
         self._size = 0
         self._usage: Usage | None = None
-        self._failed = ""
 
     def feed(self, chunk: bytes) -> None:
         """Look at a chunk; never raises."""
@@ -45,13 +44,16 @@ class UsageReader:
         try:
             if self._inflate is not None:
                 chunk = self._inflate.decompress(chunk, MAX_BODY_BYTES)
+                if self._inflate.unconsumed_tail:
+                    raise zlib.error("one chunk holds more than is read of a whole body")
             if self._events is None:
                 self._keep(chunk)
             else:
                 for data in self._events.feed(chunk):
                     self._event(data)
         except (zlib.error, EventTooLong):
-            self._readable = False
+            # Figures seen before the part that cannot be read may have been provisional.
+            self._readable, self._usage, self._body = False, None, []
 
     def _keep(self, chunk: bytes) -> None:
         self._size += len(chunk)
