@@ -157,7 +157,15 @@ def test_explain_says_that_a_plain_wish_is_answered_here(cli, tmp_path):
 
 
 def test_explain_says_why_not_as_json_from_standard_input(cli):
-    code, out, _ = cli("explain", "-", "--json", *TINY, stdin=request("don't turn on the office lights"))
+    code, out, _ = cli(
+        "explain",
+        "-",
+        "--json",
+        "--upstream",
+        "http://127.0.0.1:9/v1",
+        *TINY,
+        stdin=request("don't turn on the office lights"),
+    )
     shown = json.loads(out)
     assert (code, shown["route"], shown["reason"], shown["policy"]) == (0, "upstream", "negated", "guards")
     assert "negated" in shown["evidence"]["failures"]
@@ -179,8 +187,12 @@ def test_explain_never_asks_the_upstream(cli):
 
 
 def test_explain_without_a_model_ends_with_4(cli):
-    code, out, _ = cli("explain", "-", "--json", stdin=request("turn on the kitchen lights"))
+    code, out, _ = cli(
+        "explain", "-", "--json", "--upstream", "http://127.0.0.1:9/v1", stdin=request("turn on the kitchen lights")
+    )
     assert (code, json.loads(out)["reason"]) == (4, "engine-off")
+    code, out, _ = cli("explain", "-", "--json", stdin=request("turn on the kitchen lights"))
+    assert (code, json.loads(out)["error"]["code"]) == (4, "engine_off")
 
 
 # ------------------------------------------------------------------------------------------------------------- check

@@ -15,12 +15,12 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, StreamingResponse
 from starlette.routing import Route
+from tests.servers import serving, until
 
 from needle_router import create_app
 from needle_router.config.schema import Config
 from needle_router.engine.base import EngineState
 from needle_router.middleware import NeedleRouter
-from tests.servers import serving, until
 
 LIGHT = {
     "type": "function",

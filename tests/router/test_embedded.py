@@ -8,11 +8,11 @@ import httpx
 import openai
 import pytest
 from fastapi.responses import JSONResponse
+from tests.router.support import KITCHEN, TEXT, CannedUpstream, ask, config_for, envelope
+from tests.servers import serving, until
 
 import needle_router
 from needle_router.engine.base import EngineState
-from tests.router.support import KITCHEN, TEXT, CannedUpstream, ask, config_for, envelope
-from tests.servers import serving, until
 
 pytestmark = pytest.mark.anyio
 
@@ -47,10 +47,9 @@ async def embedded(folder, own_router, script, **sections):
     upstream = CannedUpstream()
     app = app_for(upstream, own_router)
     app.add_middleware(needle_router.NeedleRouter, config=config_for(folder, script, **sections))
-    async with serving(app) as url:
-        async with httpx.AsyncClient(base_url=url) as http:
-            await until_ready(http)
-            yield url, upstream, http
+    async with serving(app) as url, httpx.AsyncClient(base_url=url) as http:
+        await until_ready(http)
+        yield url, upstream, http
 
 
 async def until_ready(http):

@@ -10,10 +10,10 @@ import time
 
 import httpx
 import pytest
-
-from needle_router.engine.base import EngineState
 from tests.router.support import KITCHEN, CannedUpstream, ask, envelope, running
 from tests.servers import free_port, serving, until
+
+from needle_router.engine.base import EngineState
 
 pytestmark = pytest.mark.anyio
 
@@ -138,11 +138,11 @@ async def test_twenty_streams_outlive_a_sigterm(tmp_path):
                 await begun.wait()
                 process.send_signal(signal.SIGTERM)
 
-            async with httpx.AsyncClient(timeout=30, limits=httpx.Limits(max_connections=None)) as http:
-                async with asyncio.TaskGroup() as group:
-                    group.create_task(terminate())
-                    for _ in range(20):
-                        group.create_task(stream(http))
+            limits = httpx.Limits(max_connections=None)
+            async with httpx.AsyncClient(timeout=30, limits=limits) as http, asyncio.TaskGroup() as group:
+                group.create_task(terminate())
+                for _ in range(20):
+                    group.create_task(stream(http))
             assert len(ends) == 20
             assert all(end.endswith(b"data: [DONE]\n\n") and end.count(b"word") >= 40 for end in ends)
             assert await asyncio.wait_for(process.wait(), 20) == 0

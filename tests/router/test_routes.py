@@ -6,7 +6,6 @@ import httpx
 import openai
 import pytest
 from pydantic import BaseModel
-
 from tests.router.support import KITCHEN, TEXT, CannedUpstream, ask, envelope, running
 from tests.servers import until
 

@@ -48,6 +48,9 @@ def read(file: str, *, limit: int) -> bytes:
 
 def engine_missing(shown: Mapping[str, Any]) -> bool:
     """Whether the answer is about an engine that could not be loaded rather than about the request."""
+    refused = (shown.get("error") or {}).get("code")
+    if refused in ("engine_off", "engine_loading"):
+        return True
     return shown.get("reason") in ("engine-off", "engine-loading") and shown.get("policy") == "guards"
 
 
@@ -60,6 +63,8 @@ def lines(shown: Mapping[str, Any]) -> Iterator[str]:
     yield f"reason     {reason}: {REASONS.get(reason, '')}"
     if shown.get("policy"):
         yield f"policy     {shown['policy']}"
+    if shown.get("error"):
+        yield f"error      {printable(shown['error']['message'])}"
     for name in ("detail", "engine_detail"):
         if shown.get(name):
             yield f"detail     {printable(str(shown[name]))}"

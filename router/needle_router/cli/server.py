@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 
 from needle_router.cli.listen import BACKLOG
+from needle_router.cli.strict import StrictProtocol
 from needle_router.config.schema import Config
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def uvicorn_options(config: Config) -> dict[str, Any]:
     """Everything uvicorn is told."""
     return {
         "loop": "auto",  # uvloop where it is installed
-        "http": "httptools",
+        "http": StrictProtocol,
         # A WebSocket upgrade is then answered as the plain GET that it also is; clients fall back on that.
         "ws": "none",
         "lifespan": "on",
