@@ -10,6 +10,7 @@ from needle_router.cli.listen import listen, url_of
 from needle_router.cli.logs import OneLine, printable
 from needle_router.cli.options import Settings
 from needle_router.cli.server import uvicorn_options
+from needle_router.cli.strict import StrictProtocol
 from needle_router.config import Config
 from needle_router.config.keys import FLAGS, KEYS
 
@@ -62,5 +63,5 @@ def test_uvicorn_adds_nothing_to_answers_and_believes_no_forwarded_header():
     options = uvicorn_options(Config())
     off = ("access_log", "date_header", "server_header", "proxy_headers")
     assert [name for name in off if options[name]] == []
-    assert options["http"] == "httptools"
+    assert options["http"] is StrictProtocol
     assert options["timeout_graceful_shutdown"] == 600
