@@ -152,6 +152,39 @@ def test_an_error_event_of_the_upstream_ends_the_stream_as_an_error():
     assert not merger.complete
 
 
+def test_nothing_follows_an_error_or_the_end_of_the_upstream():
+    for last in (b'{"error":{"message":"overloaded"}}', b"[DONE]"):
+        merger = StreamMerger(LOCAL, include_usage=False)
+        merger.feed(last)
+        assert merger.feed(json.dumps(chunk({"content": "late"})).encode()) == b""
+
+
+def test_what_the_chunks_carry_beside_their_choices_goes_on_the_finish_chunk():
+    cited = chunk({"content": "x"}, citations=["a"], finish="odd", obfuscation="pad", service_tier="default")
+    last = read(merged(cited, chunk({}, "stop")))[0][-1]
+    assert last["choices"][0]["finish_reason"] == "tool_calls"
+    assert (last["citations"], last["service_tier"], last["id"]) == (["a"], "default", "chatcmpl-local")
+    assert "obfuscation" not in last
+
+
+def test_usage_that_the_upstream_did_not_give_makes_no_chunk():
+    chunks, _ = read(merged(chunk({"content": "x"}, "stop"), include_usage=True))
+    assert all(c["choices"] for c in chunks)
+
+
+@pytest.mark.parametrize("finish", ["length", "content_filter"])
+def test_a_call_that_the_upstream_could_not_finish_is_left_out(finish):
+    stream = merged(chunk({"content": "Let me"}), chunk({"tool_calls": [DELTA]}), chunk({}, finish))
+    assert answered_calls("text/event-stream", stream) == (Call("set_light", {"room": "kitchen", "on": True}),)
+    body = completion("Let me", upstream_call("call_up", "get_weather", '{"city":'))
+    body["choices"][0]["finish_reason"] = finish
+    assert names(merge_json(LOCAL, body)) == ["set_light"]
+
+
+def test_a_broken_call_of_an_upstream_that_finished_is_the_clients_to_judge():
+    assert names(merge_json(LOCAL, completion("x", upstream_call("u", "g", "{")))) == ["set_light", "g"]
+
+
 @given(st.lists(st.integers(1, 6), max_size=30))
 def test_however_the_upstream_cuts_its_arguments_the_calls_are_the_same(cuts):
     text = '{"city": "S\u00e3o Paulo", "days": [1, 2]}'

@@ -2,7 +2,9 @@
 
 import json
 
+import httpx2
 import pytest
+from openai import OpenAI
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from needle_router.sse import EventSplitter
@@ -84,6 +86,65 @@ def test_usage_stands_alone_before_the_end_when_it_was_asked_for():
     assert found[-1]["usage"]["total_tokens"] == 14
     assert [c["usage"] for c in found[:-1]] == [None] * (len(found) - 1)
     assert all(c["choices"] for c in found[:-1])
+
+
+def sdk(body: bytes, kind: str) -> OpenAI:
+    """The official client in front of one prepared answer."""
+
+    def answer(_: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(200, content=body, headers={"content-type": kind})
+
+    transport = httpx2.MockTransport(answer)
+    return OpenAI(api_key="k", base_url="http://mock/v1", http_client=httpx2.Client(transport=transport))
+
+
+def test_the_official_client_puts_the_stream_together_again():
+    stream = b"".join(chunks(reply(reasoning="why", extension={"route": "local"}), include_usage=True))
+    with (
+        sdk(stream, "text/event-stream") as client,
+        client.chat.completions.stream(model="m", messages=[], stream_options={"include_usage": True}) as found,
+    ):
+        completion = found.get_final_completion()
+    choice = completion.choices[0]
+    assert [(c.id, c.type, c.function.name, c.function.arguments) for c in choice.message.tool_calls] == [
+        ("call_1", "function", "set_light", '{"room":"k"}'),
+        ("call_2", "function", "list_alarms", "{}"),
+    ]
+    assert (choice.finish_reason, choice.message.role, choice.message.content) == ("tool_calls", "assistant", None)
+    assert (completion.id, completion.usage.total_tokens) == ("chatcmpl-1", 14)
+
+
+def test_the_official_client_reads_text_and_refusal_of_a_stream():
+    stream = b"".join(chunks(reply(calls=(), content="hi \u00e9", finish_reason="stop"), include_usage=False))
+    refused = b"".join(chunks(reply(calls=(), refusal="cannot", finish_reason="stop"), include_usage=False))
+    for body, expected in ((stream, ("hi \u00e9", None)), (refused, (None, "cannot"))):
+        with (
+            sdk(body, "text/event-stream") as client,
+            client.chat.completions.stream(model="m", messages=[]) as found,
+        ):
+            message = found.get_final_completion().choices[0].message
+        assert (message.content, message.refusal) == expected
+
+
+def test_the_official_client_parses_a_whole_answer():
+    with sdk(render(reply()), "application/json") as client:
+        parsed = client.chat.completions.parse(model="m", messages=[])
+    assert [c.function.name for c in parsed.choices[0].message.tool_calls] == ["set_light", "list_alarms"]
+
+
+@pytest.mark.parametrize("index", [pytest.param({"index": 0}, id="all at index 0"), pytest.param({}, id="no index")])
+def test_calls_that_a_server_does_not_number_are_told_apart_by_their_ids(index):
+    collector = CallCollector()
+    for call in CALLS:
+        collector.add([{**index, "id": call.id, "function": {"name": call.name, "arguments": call.arguments}}])
+    assert collector.calls() == CALLS
+
+
+def test_an_id_repeated_on_each_piece_is_still_one_call():
+    collector = CallCollector()
+    for piece in ('{"room"', ':"k"}'):
+        collector.add([{"index": 0, "id": "call_1", "function": {"name": "set_light", "arguments": piece}}])
+    assert collector.calls() == CALLS[:1]
 
 
 def test_a_streamed_text_answer_is_complete():

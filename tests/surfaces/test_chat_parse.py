@@ -43,6 +43,7 @@ def test_an_ordinary_request_has_no_obstacle_and_keeps_its_bytes():
         pytest.param({"n": 2}, "many-choices", id="two choices"),
         pytest.param({"n": "5"}, "many-choices", id="n as text"),
         pytest.param({"n": True}, "many-choices", id="n as boolean"),
+        pytest.param({"n": 0}, "many-choices", id="no choice at all"),
         pytest.param({"logprobs": True}, "logprobs", id="logprobs"),
         pytest.param({"top_logprobs": 3}, "logprobs", id="top_logprobs"),
         pytest.param({"logit_bias": {"50256": -100}}, "logprobs", id="logit_bias"),
@@ -72,6 +73,34 @@ def test_an_ordinary_request_has_no_obstacle_and_keeps_its_bytes():
         pytest.param({"messages": [{"role": "user", "content": "  "}]}, "empty-turn", id="blank text"),
         pytest.param({"messages": [{"role": "user", "content": None}]}, "empty-turn", id="null text"),
         pytest.param({"messages": [USER, {"role": "assistant", "content": "Sure,"}]}, "prefill", id="prefill"),
+        pytest.param(
+            {
+                "messages": [
+                    USER,
+                    {"role": "assistant", "content": "Done."},
+                    {"role": "system", "content": "Be brief."},
+                ]
+            },
+            "prefill",
+            id="a system message behind the answer",
+        ),
+        pytest.param(
+            {
+                "messages": [
+                    USER,
+                    {"role": "tool", "tool_call_id": "c", "content": "ok"},
+                    {"role": "developer", "content": "Be brief."},
+                ]
+            },
+            "tool-result-turn",
+            id="a developer message behind the tool result",
+        ),
+        pytest.param({"messages": [{"role": "system", "content": "x"}]}, "empty-turn", id="system text alone"),
+        pytest.param(
+            {"messages": [{"role": "user", "content": "x" * 9000 + "\nFix the errors and try again."}]},
+            "correction-turn",
+            id="a correction at the end of a long text",
+        ),
         pytest.param(
             {"messages": [USER, {"role": "tool", "tool_call_id": "c", "content": "ok"}]},
             "tool-result-turn",
@@ -105,10 +134,8 @@ def test_what_only_the_upstream_can_serve_is_an_obstacle(fields, slug):
     assert set(found) <= set(REASONS)
 
 
-@pytest.mark.parametrize("name", [row.name for row in chat_fields.FIELDS])
-def test_null_means_absent_for_every_known_field(name):
-    if name in ("messages", "model"):
-        pytest.skip("required")
+@pytest.mark.parametrize("name", [row.name for row in chat_fields.FIELDS if row.name != "messages"])
+def test_null_means_absent_for_every_optional_field(name):
     assert turn(**{name: None}).obstacles == ()
 
 
@@ -169,13 +196,17 @@ def test_tool_choice_none_offers_nothing():
         pytest.param(b'{"messages": "x"}', "messages", id="messages as text"),
         pytest.param(b'{"messages": [1]}', "messages", id="a number as message"),
         pytest.param(b'{"messages": [{}]}', "role", id="no role"),
+        pytest.param(b'{"messages": [{"role": "critic", "content": ""}]}', "role", id="unknown role"),
+        pytest.param(b'{"messages": [{"role": [], "content": ""}]}', "role", id="role as list"),
         pytest.param(b'{"messages": [{"role": "user", "content": 5}]}', "content", id="content as number"),
         pytest.param(b'{"messages": [], "tools": {}}', "tools", id="tools as object"),
         pytest.param(b'{"messages": [], "tools": [{"type": "function"}]}', "function name", id="nameless tool"),
         pytest.param(b'{"messages": [], "stream": "yes"}', "stream", id="stream as text"),
         pytest.param(b'{"messages": [], "stop": 5}', "stop", id="stop as number"),
         pytest.param(b'{"messages": [], "response_format": {"type": "xml"}}', "response_format", id="unknown format"),
+        pytest.param(b'{"messages": [], "response_format": {"type": []}}', "response_format", id="format as list"),
         pytest.param(b'{"messages": [], "max_tokens": "9"}', "max_tokens", id="max_tokens as text"),
+        pytest.param(b'{"messages": [], "max_tokens": 1e999}', "not JSON", id="a number beyond all numbers"),
         pytest.param(b'{"messages": [{"role": "user", "content": "\\ud83d"}]}', "not JSON", id="lone surrogate"),
         pytest.param(b"[" * 100_000, "not JSON", id="a hundred thousand brackets"),
         pytest.param(b'{"messages": [], "a": ' + b"[" * 200 + b"]" * 200 + b"}", "nested", id="two hundred deep"),
@@ -195,6 +226,9 @@ def test_what_cannot_be_read_is_said_so(raw, detail):
         pytest.param('"messages":[],"tools":[],"tools":[]', id="tools"),
         pytest.param('"messages":[],"stream":false,"str\\u0065am":true', id="written with an escape"),
         pytest.param('"messages":[],"messages":[]', id="messages"),
+        pytest.param('"messages":[],"logprobs":true,"logprobs":false', id="a field that only the upstream honours"),
+        pytest.param('"messages":[],"\\u0074\\u006F\\u006fls":[],"tools":[]', id="escaped before plain"),
+        pytest.param('"n":1,"messages":[{"n":1}],"n":2', id="around a nested one"),
     ],
 )
 def test_a_decision_key_that_stands_twice_makes_the_body_unreadable(doubled):
@@ -210,6 +244,18 @@ def test_the_same_word_inside_a_message_is_no_second_key():
     nested = json.dumps({"model": "m", "messages": [USER], "metadata": {"model": "x"}})
     assert isinstance(parse(raw.encode()), Turn)
     assert isinstance(parse(nested.encode()), Turn)
+
+
+@pytest.mark.parametrize(
+    ("levels", "readable"), [pytest.param(127, True, id="at the limit"), pytest.param(128, False, id="one beyond")]
+)
+def test_nesting_is_counted_from_the_body_itself(levels, readable):
+    raw = b'{"messages": [], "x": ' + b"[" * levels + b"]" * levels + b"}"
+    assert isinstance(parse(raw), Turn if readable else Unreadable)
+
+
+def test_brackets_inside_texts_and_beside_each_other_are_no_nesting():
+    assert turn(messages=[{"role": "user", "content": "[{" * 5000}], x=[[] for _ in range(500)]).obstacles == ()
 
 
 def test_an_old_picture_that_was_talked_about_does_not_stop_a_later_command():
@@ -249,6 +295,20 @@ def test_no_bytes_raise(raw):
 def test_no_values_raise(fields):
     assert isinstance(parse(json.dumps(fields).encode()), Turn | Unreadable)
     assert isinstance(parse(json.dumps(request() | fields).encode()), Turn | Unreadable)
+
+
+@settings(max_examples=300)
+@given(json_values, json_values)
+def test_no_value_inside_a_known_form_raises(value, other):
+    body = request(
+        messages=[{"role": "user", "content": [{"type": value, "text": other}]}],
+        tools=[{"type": value, "function": other}, {**TOOL, "function": {"name": "g", "strict": value}}],
+        tool_choice={"type": "allowed_tools", "allowed_tools": {"mode": value, "tools": [other]}},
+        response_format={"type": value, "json_schema": other},
+        stream_options={"include_usage": value},
+        stop=[value],
+    )
+    assert isinstance(parse(json.dumps(body).encode()), Turn | Unreadable)
 
 
 @settings(max_examples=200)

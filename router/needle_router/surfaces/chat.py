@@ -1,4 +1,4 @@
-"""POST /v1/chat/completions: from the client's bytes to a `Turn`, and from a `Reply` to the answer's bytes.
+"""POST /v1/chat/completions: from the client's bytes to a `Turn`.
 
 Parsing serves a decision only; the request itself goes on as the bytes it came in. So anything odd is no error here:
 it makes the request unreadable or adds an obstacle, and the upstream, which knows its own API, says what it thinks.
@@ -17,12 +17,10 @@ import orjson
 from needle_router.surfaces import chat_fields, chat_messages
 from needle_router.turn import Choice, Format, ResponseFormat, Tool, ToolChoice, Turn
 
-#: Keys whose second occurrence would change the decision: orjson keeps the last, another parser may keep the first.
-DECISION_KEYS = """model messages tools tool_choice stream stream_options n response_format parallel_tool_calls
-    functions function_call store stop max_tokens max_completion_tokens""".split()
 #: Nesting beyond this is refused unread; it also bounds every recursive walk over the request.
 MAX_DEPTH = 128
-_ESCAPED_KEY = re.compile(rb'\\u00[0-9a-fA-F]{2}[^"\\]*"\s*:')
+#: The last escape of a key that may spell a decision key, which holds only a-z and "_".
+_ESCAPED_KEY = re.compile(rb'\\u00[5-7][0-9a-fA-F][a-z_]*"\s*:')
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,21 +56,24 @@ def _doubt(raw: bytes, body: Any) -> str:
     duplicate = duplicate_key(raw, body)
     if duplicate:
         return f"the key {duplicate!r} stands twice"
-    return f"nested deeper than {MAX_DEPTH}" if too_deep(raw) else ""
+    # There cannot be more levels than there are opening brackets, and most requests have fewer than the limit.
+    brackets = raw.count(b"[") + raw.count(b"{")
+    return f"nested deeper than {MAX_DEPTH}" if brackets > MAX_DEPTH and too_deep(body) else ""
 
 
-def too_deep(raw: bytes) -> bool:
-    """Whether the text may nest deeper than `MAX_DEPTH`; brackets inside strings count too, which errs towards yes."""
-    if raw.count(b"[") + raw.count(b"{") <= MAX_DEPTH:
-        return False
-    depth = deepest = 0
-    for bracket in re.findall(rb'"(?:[^"\\]|\\.)*"|[\[{\]}]', raw):
-        if bracket in (b"[", b"{"):
-            depth += 1
-            deepest = max(deepest, depth)
-        elif bracket in (b"]", b"}"):
-            depth -= 1
-    return deepest > MAX_DEPTH
+def too_deep(body: Any) -> bool:
+    """Whether lists and objects nest deeper than `MAX_DEPTH`, going down one level of all of them at a time."""
+    level = [body]
+    for _ in range(MAX_DEPTH):
+        level = [
+            item
+            for outer in level
+            for item in (outer.values() if type(outer) is dict else outer)
+            if type(item) is dict or type(item) is list
+        ]
+        if not level:
+            return False
+    return True
 
 
 def duplicate_key(raw: bytes, body: Mapping[str, Any]) -> str:
@@ -83,18 +84,20 @@ def duplicate_key(raw: bytes, body: Mapping[str, Any]) -> str:
     """
     suspicious = _ESCAPED_KEY.search(raw) is not None
     if not suspicious:
-        suspicious = any(raw.count(b'"%b"' % key.encode()) > 1 for key in DECISION_KEYS if key in body)
+        suspicious = any(raw.count(b'"%b"' % key.encode()) > 1 for key in chat_fields.DECISION_KEYS if key in body)
     if not suspicious:
         return ""
     doubled: list[str] = []
 
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
-        keys = [key for key, _ in items]
-        doubled[:] = [key for key in DECISION_KEYS if keys.count(key) > 1]
-        return dict(items)
+        decoded = dict(items)
+        keys = [key for key, _ in items] if len(decoded) < len(items) else ()
+        doubled[:] = [key for key in chat_fields.DECISION_KEYS if keys.count(key) > 1]
+        return decoded
 
     # The outermost object is finished last, so what remains in `doubled` is about the top level.
-    json.loads(raw, object_pairs_hook=pairs)
+    # Numbers stay text: their values do not matter here, and `int` refuses very long ones.
+    json.loads(raw, object_pairs_hook=pairs, parse_int=str, parse_float=str)
     return doubled[0] if doubled else ""
 
 
@@ -154,7 +157,7 @@ def _stop(value: Any) -> tuple[str, ...]:
 def _format(value: Any) -> ResponseFormat:
     if value is None:
         return ResponseFormat()
-    if not isinstance(value, dict) or value.get("type") not in set(Format):
+    if not isinstance(value, dict) or value.get("type") not in tuple(Format):
         raise _Odd("response_format has an unknown form")
     kind = Format(value["type"])
     if kind is not Format.JSON_SCHEMA:

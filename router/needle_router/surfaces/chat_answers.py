@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from needle_router.turn import Reply, Usage
+from needle_router.turn import AnsweredCall, Reply, Usage
 
 DONE = b"data: [DONE]\n\n"
 
@@ -49,6 +49,11 @@ def usage_object(usage: Usage) -> dict[str, Any]:
     return shown
 
 
+def call_object(call: AnsweredCall) -> dict[str, Any]:
+    """One entry of `message.tool_calls`."""
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+
+
 def message_object(reply: Reply) -> dict[str, Any]:
     """`choices[0].message`."""
     message: dict[str, Any] = {
@@ -58,10 +63,7 @@ def message_object(reply: Reply) -> dict[str, Any]:
         "annotations": [],
     }
     if reply.calls:
-        message["tool_calls"] = [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-            for call in reply.calls
-        ]
+        message["tool_calls"] = [call_object(call) for call in reply.calls]
     if reply.reasoning:
         message["reasoning_content"] = reply.reasoning
     return message
@@ -116,10 +118,12 @@ class ChunkWriter:
         }
         self._include_usage = include_usage
 
-    def chunk(self, delta: Mapping[str, Any], finish: str | None = None, **more: Any) -> bytes:
-        """One chunk of choice 0."""
+    def chunk(
+        self, delta: Mapping[str, Any], finish: str | None = None, more: Mapping[str, Any] | None = None
+    ) -> bytes:
+        """One chunk of choice 0; `more` are keys beside its choices."""
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
-        return event({**self._head, "choices": [choice], **self._no_usage(), **more})
+        return event({**self._head, "choices": [choice], **self._no_usage(), **(more or {})})
 
     def usage(self, usage: Mapping[str, Any] | None) -> bytes:
         """The last chunk before [DONE]: no choices, only usage."""
@@ -154,7 +158,7 @@ def chunks(reply: Reply, *, include_usage: bool) -> Iterator[bytes]:
     if reply.refusal:
         yield writer.chunk({"refusal": reply.refusal})
     extra = {} if reply.extension is None else {"x_needle": reply.extension}
-    yield writer.chunk({}, reply.finish_reason, **extra)
+    yield writer.chunk({}, reply.finish_reason, extra)
     if include_usage:
         yield writer.usage(usage_object(reply.usage))
     yield DONE

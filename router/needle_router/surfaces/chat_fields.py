@@ -35,9 +35,9 @@ def truthy(value: Any) -> bool:
     return bool(value)
 
 
-def more_than_one(value: Any) -> bool:
-    """`n` above 1, or of a type that only the upstream may judge."""
-    return value is True or not isinstance(value, int) or value > 1
+def not_one(value: Any) -> bool:
+    """`n` other than 1: more choices than the engine gives, or a value that only the upstream may refuse."""
+    return value is True or bool(value != 1)
 
 
 def not_default_format(value: Any) -> bool:
@@ -63,7 +63,7 @@ def _rows(disposition: Disposition, names: str) -> tuple[Field, ...]:
 FIELDS: tuple[Field, ...] = (
     Field("functions", Disposition.FORWARD, present, "legacy-functions"),
     Field("function_call", Disposition.FORWARD, present, "legacy-functions"),
-    Field("n", Disposition.FORWARD, more_than_one, "many-choices"),
+    Field("n", Disposition.FORWARD, not_one, "many-choices"),
     Field("logprobs", Disposition.FORWARD, truthy, "logprobs"),
     Field("top_logprobs", Disposition.FORWARD, truthy, "logprobs"),
     Field("logit_bias", Disposition.FORWARD, truthy, "logprobs"),
@@ -98,6 +98,11 @@ def obstacles(body: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
+#: Keys whose second occurrence would change the decision: orjson keeps the last, another parser may keep the first.
+DECISION_KEYS = (
+    "model",
+    *(row.name for row in FIELDS if row.disposition in (Disposition.HONOUR, Disposition.FORWARD)),
+)
 WARNED = frozenset(row.name for row in FIELDS if row.disposition is Disposition.WARN)
 
 

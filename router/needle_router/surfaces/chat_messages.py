@@ -20,6 +20,11 @@ CORRECTION = re.compile(
     r"|based on the following errors|Please (?:fix|correct) (?:the|your) (?:mistakes|errors?|tool call)",
     re.IGNORECASE,
 )
+#: The sentences stand at one end of the text; one longer than both ends together is too long for the engine anyway.
+CORRECTION_CHARS = 4000
+#: Messages that set the scene; they neither ask nor answer.
+SCENE_ROLES = ("system", "developer")
+ROLES = (*SCENE_ROLES, "user", "assistant", "tool", "function")
 TEXT_PARTS = {"text": "text", "refusal": "refusal", "input_text": "text", "output_text": "text"}
 
 
@@ -36,8 +41,8 @@ def messages(value: Any) -> tuple[Message, ...]:
 
 def _message(item: Mapping[str, Any]) -> Message:
     role = item.get("role")
-    if not isinstance(role, str):
-        raise OddMessage("a message has no role")
+    if role not in ROLES:
+        raise OddMessage("a message has no role that the API knows")
     text, media = _content(item.get("content"))
     identifier = item.get("tool_call_id")
     return Message(
@@ -94,9 +99,11 @@ def _text(value: Any) -> str:
 
 def obstacles(history: Sequence[Message]) -> tuple[str, ...]:
     """Reason slugs of what the history itself rules out, most decisive first."""
-    if not history:
+    spoken = [message for message in history if message.role not in SCENE_ROLES]
+    if not spoken:
         return ("empty-turn",)
-    last = history[-1]
+    # A system message behind an answer does not ask again: the engine would read the old request and repeat it.
+    last = spoken[-1]
     found = []
     if any(message.role == "function" for message in history):
         found.append("legacy-functions")
@@ -106,11 +113,17 @@ def obstacles(history: Sequence[Message]) -> tuple[str, ...]:
         found.append("tool-result-turn")
     elif last.role == "assistant":
         found.append("prefill")
-    elif last.role == "user" and CORRECTION.search(last.text):
+    elif last.role == "user" and is_correction(last.text):
         found.append("correction-turn")
     if last.role not in ("tool", "function") and not _last_user(history).strip():
         found.append("empty-turn")
     return tuple(found)
+
+
+def is_correction(text: str) -> bool:
+    """Whether a framework, not a person, speaks of an answer that was invalid or of a tool's result."""
+    ends = (text,) if len(text) <= 2 * CORRECTION_CHARS else (text[:CORRECTION_CHARS], text[-CORRECTION_CHARS:])
+    return any(CORRECTION.search(end) for end in ends)
 
 
 def current_turn(history: Sequence[Message]) -> Sequence[Message]:

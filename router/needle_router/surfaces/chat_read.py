@@ -24,27 +24,39 @@ class CallPieces:
 
 
 class CallCollector:
-    """Puts the tool calls of a stream together, by their index (OpenAPI `ChatCompletionMessageToolCallChunk`)."""
+    """Puts the tool calls of a stream together, by their index (OpenAPI `ChatCompletionMessageToolCallChunk`).
+
+    Some servers give every call index 0 or none at all; there, a new id with a name opens the next call.
+    """
 
     def __init__(self) -> None:
-        self._calls: dict[int, CallPieces] = {}
+        self._calls: list[CallPieces] = []
+        self._open: dict[int, CallPieces] = {}
 
     def add(self, deltas: Any) -> None:
         """Take `delta.tool_calls` of one chunk."""
         for position, delta in enumerate(deltas if isinstance(deltas, list) else ()):
             if not isinstance(delta, dict):
                 continue
-            index = delta.get("index", position)
-            pieces = self._calls.setdefault(index if isinstance(index, int) else position, CallPieces())
+            index = delta.get("index")
             function = delta.get("function")
             function = function if isinstance(function, dict) else {}
-            pieces.id = pieces.id or _text(delta.get("id"))
-            pieces.name = pieces.name or _text(function.get("name"))
+            identifier, name = _text(delta.get("id")), _text(function.get("name"))
+            pieces = self._pieces(index if isinstance(index, int) else position, identifier, name)
+            pieces.id = pieces.id or identifier
+            pieces.name = pieces.name or name
             pieces.arguments += _text(function.get("arguments"))
 
+    def _pieces(self, index: int, identifier: str, name: str) -> CallPieces:
+        found = self._open.get(index)
+        if found is None or (name and found.name and identifier not in ("", found.id)):
+            found = self._open[index] = CallPieces()
+            self._calls.append(found)
+        return found
+
     def calls(self) -> tuple[AnsweredCall, ...]:
-        """The calls in the order of their index."""
-        return tuple(AnsweredCall(p.id, p.name, p.arguments or "{}") for _, p in sorted(self._calls.items()))
+        """The calls in the order in which they were opened."""
+        return tuple(AnsweredCall(p.id, p.name, p.arguments or "{}") for p in self._calls)
 
 
 def decoded(call: AnsweredCall) -> Call | None:
