@@ -6,6 +6,7 @@
     │   ├── BodyTooLarge            413  body_too_large
     │   └── BadTarget               400  bad_request_target
     ├── Unauthorized                401  invalid_api_key
+    ├── Forbidden                   403  forbidden
     ├── NotFound                    404  unknown_url
     ├── WebSocketRefused            426  websocket_unsupported
     ├── LoopDetected                508  loop_detected
@@ -78,6 +79,12 @@ class Unauthorized(RouterError):
     """A router key is configured and the request did not carry it."""
 
     status, code, type = 401, "invalid_api_key", "invalid_request_error"
+
+
+class Forbidden(RouterError):
+    """The request comes from where none is accepted: a page of another site, or under a foreign name."""
+
+    status, code, type = 403, "forbidden", "invalid_request_error"
 
 
 class NotFound(RouterError):

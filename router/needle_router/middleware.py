@@ -25,6 +25,7 @@ from needle_router.forward.answer import send_error
 from needle_router.observe import Header, ObservedSend, header_value, without_needle
 from needle_router.pipeline import Verdict
 from needle_router.services import Services
+from needle_router.visitors import check_host, check_origin, is_local
 
 logger = logging.getLogger("needle_router")
 CHAT_SUFFIX = "/chat/completions"
@@ -106,8 +107,7 @@ class NeedleRouter:
         path, headers = scope["path"], scope["headers"]
         endpoint = admin.ENDPOINTS.get(path) if scope["method"] in ("GET", "HEAD") else None
         try:
-            if self._keys and path not in OPEN_PATHS:
-                self._authorise(headers)
+            self._admit(path, headers, own=endpoint is not None)
             if endpoint is not None and self._standalone:
                 await admin.respond(send, endpoint(self.services), head=scope["method"] == "HEAD")
             elif endpoint is not None:
@@ -122,6 +122,17 @@ class NeedleRouter:
             return
         except RouterError as error:
             await send_error(send, error)
+
+    def _admit(self, path: str, headers: Sequence[Header], *, own: bool) -> None:
+        """Raise for a request that may not be made; embedded and without keys, that is the app's business."""
+        settings = self.config.server
+        if self._keys:
+            if path not in OPEN_PATHS:
+                self._authorise(headers)
+        elif self._standalone:
+            check_origin(headers, settings.allowed_origins)
+            if own and path not in OPEN_PATHS and is_local(settings.host):
+                check_host(headers, settings.allowed_hosts)
 
     def _authorise(self, headers: Sequence[Header]) -> None:
         """Raise unless one of the router's keys came as bearer token, `api-key` or `x-needle-key`."""

@@ -19,10 +19,12 @@ from needle_router.evidence import Findings, weigh
 from needle_router.features import features
 from needle_router.surfaces.ids import is_local_call_id
 from needle_router.task import EngineFailure, EngineOutcome, Envelope, Task
-from needle_router.tokens import TokenCounter
+from needle_router.tokens import CHARS_PER_TOKEN, TokenCounter
 from needle_router.translate import Catalogue, catalogue_of, extraction_tool, make_task, read_envelope
 from needle_router.turn import Choice, Format, ToolChoice, Turn
 
+#: Texts longer than this are not counted token by token.
+MAX_COUNTED_CHARS = 60_000
 NOTHING_SEEN = Evidence()
 
 
@@ -107,6 +109,9 @@ class Pipeline:
 
     def count(self, task: Task) -> int:
         """Tokens the engine would read: facts, tools and the texts fed."""
+        if len(task.tools) + sum(map(len, task.steps)) > MAX_COUNTED_CHARS:
+            # Far beyond any window, and counting exactly would take longer than it is worth.
+            return MAX_COUNTED_CHARS // CHARS_PER_TOKEN
         count = self.tokens.count
         return count(task.system) + count(task.tools) + sum(count(step) for step in task.steps)
 

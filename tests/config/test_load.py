@@ -97,6 +97,10 @@ def test_every_key_has_a_variable_of_its_own(tmp_path):
         "prices": '{"m": {"input": 1, "output": 2}}',
         "policy": '[{"kind": "guards"}]',
         "server.api_keys": "k",
+        "server.allowed_hosts": "a.example,b.example",
+        "server.allowed_origins": "https://a.example",
+        "upstream.base_url": "http://127.0.0.1:9/v1",
+        "upstream.fallback_urls": "http://127.0.0.1:10/v1",
         "engine.backend": "rust",
         "engine.model": "tiny",
     }

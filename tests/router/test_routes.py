@@ -293,7 +293,8 @@ async def test_the_upstreams_error_comes_through_as_it_is(tmp_path):
 async def test_tool_turns_are_answered_while_the_upstream_is_down(tmp_path):
     script = {"envelopes": [envelope(KITCHEN)]}
     async with running(tmp_path, script, upstream=CannedUpstream()) as router:
-        router.router.app.proxy.wire.origin = router.router.app.proxy.wire.origin.parse("http://127.0.0.1:9/v1")
+        member = router.router.app.proxy.upstreams.members[0]
+        member.wire.origin = member.origin.parse("http://127.0.0.1:9/v1")
         assert (await post(router.url, ask())).headers["x-needle-route"] == "local"
         broken = await post(router.url, ask("tell me a joke"))
         assert (broken.status_code, broken.json()["error"]["code"]) == (502, "upstream_unreachable")
@@ -328,3 +329,15 @@ async def test_a_request_for_the_local_model_is_answered_by_needle_alone(tmp_pat
         assert answer.json()["choices"][0]["message"]["content"] == "because"
         assert router.upstream.bodies == []
         assert router.totals["saved"]["prompt_tokens"] == 0
+
+
+async def test_a_websocket_handshake_is_refused_quickly_so_that_clients_fall_back(tmp_path):
+    async with running(tmp_path, {"envelopes": [envelope()]}) as router, httpx.AsyncClient() as http:
+        headers = {
+            "connection": "upgrade",
+            "upgrade": "websocket",
+            "sec-websocket-version": "13",
+            "sec-websocket-key": "eA==",
+        }
+        answer = await http.get(f"{router.url}/v1/responses", headers=headers)
+        assert (answer.status_code, answer.headers["upgrade"]) == (426, "HTTP/1.1")

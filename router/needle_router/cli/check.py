@@ -85,7 +85,7 @@ def upstream(config: Config) -> Finding:
             config.upstream.base_url.rstrip("/").removesuffix("/v1") + "/v1/models",
             headers={"authorization": f"Bearer {key}"} if key else {},
             timeout=httpx.Timeout(UPSTREAM_WAIT_S, connect=min(UPSTREAM_WAIT_S, config.upstream.connect_timeout_s)),
-            trust_env=config.upstream.trust_env,
+            trust_env=False,
         )
     except (httpx.HTTPError, OSError) as error:
         return Finding("upstream", "failed", f"{host} cannot be asked: {type(error).__name__}: {error}")

@@ -30,6 +30,8 @@ RANGES: Mapping[str, tuple[Bound, ...]] = {
     "upstream.connect_timeout_s": ((ABOVE, 0),),
     "upstream.first_byte_timeout_s": ((ABOVE, 0),),
     "upstream.idle_timeout_s": ((ABOVE, 0),),
+    "upstream.breaker_failures": ((AT_LEAST, 0),),
+    "upstream.breaker_open_s": ((ABOVE, 0),),
     "engine.workers": ((AT_LEAST, 1), (AT_MOST, 256)),
     "engine.queue_limit": ((AT_LEAST, 1),),
     "engine.deadline_s": ((ABOVE, 0),),
@@ -83,6 +85,12 @@ def upstream_url(config: Config) -> Iterator[str]:
         wrong = url_fault(config.upstream.base_url)
         if wrong:
             yield f"upstream.base_url: {wrong}"
+    elif config.upstream.fallback_urls:
+        yield "upstream.fallback_urls: there is no upstream.base_url that they could stand in for"
+    for index, url in enumerate(config.upstream.fallback_urls):
+        wrong = url_fault(url)
+        if wrong:
+            yield f"upstream.fallback_urls[{index}]: {wrong}"
 
 
 def url_fault(url: str) -> str:

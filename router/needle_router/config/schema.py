@@ -16,6 +16,8 @@ class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     host: str = "127.0.0.1"
     port: int = 8088
     api_keys: tuple[str, ...] = ()
+    allowed_hosts: tuple[str, ...] = ()
+    allowed_origins: tuple[str, ...] = ()
     allow_unauthenticated: bool = False
     max_body_mb: float = 32
     expose: Literal["body", "headers", "none"] = "body"
@@ -33,7 +35,9 @@ class Upstream(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     connect_timeout_s: float = 5
     first_byte_timeout_s: float = 600
     idle_timeout_s: float = 600
-    trust_env: bool = False
+    fallback_urls: tuple[str, ...] = ()
+    breaker_failures: int = 5
+    breaker_open_s: float = 5
 
 
 class Engine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -27,12 +27,22 @@ from needle_router.errors import (
     envelope,
 )
 from needle_router.forward.answer import send_error, sse_error
+from needle_router.forward.breaker import Breaker
 from needle_router.forward.headers import PSEUDONYM, passed_before, request_headers, response_headers
 from needle_router.forward.inner import hung_up
-from needle_router.forward.target import Origin, upstream_target
+from needle_router.forward.target import Origin, check_target, upstream_target
+from needle_router.forward.upstreams import Upstream as Member
+from needle_router.forward.upstreams import Upstreams
 from needle_router.forward.wire import Answer, Request, Spawn, Timeouts, Wire
 
 ERROR_KINDS = {UpstreamUnreachable: "unreachable", UpstreamTimeout: "timeout", UpstreamBroken: "disconnected"}
+
+
+NO_WEBSOCKETS = "WebSockets are not passed on; use HTTP."
+#: Required with a 426 (RFC 9110 section 15.5.22).
+UPGRADE_TO_HTTP = (b"upgrade", b"HTTP/1.1")
+#: Raw path and query of a request, as they came.
+Target = tuple[bytes, bytes]
 
 
 class ResponseCut(Exception):
@@ -44,7 +54,7 @@ class _ClientGone(Exception):
 
 
 class ReverseProxy:
-    """Forwards HTTP requests to the one configured upstream.
+    """Forwards HTTP requests to the configured upstream, or to the first of several that can be reached.
 
     `on_error` is told the kind of each upstream failure: unreachable, timeout or disconnected.
     """
@@ -52,29 +62,35 @@ class ReverseProxy:
     def __init__(
         self, settings: Upstream, *, wire: Wire | None = None, on_error: Callable[[str], None] = lambda _: None
     ) -> None:
-        self.origin = Origin.parse(settings.base_url)
         timeouts = Timeouts(settings.connect_timeout_s, settings.first_byte_timeout_s, settings.idle_timeout_s)
-        self.wire = wire or Wire(self.origin, timeouts)
+        failures, open_s = settings.breaker_failures, settings.breaker_open_s
+        if wire is not None:
+            self.upstreams = Upstreams([Member(wire.origin, wire, Breaker(failures, open_s))])
+        else:
+            urls = (settings.base_url, *settings.fallback_urls)
+            self.upstreams = Upstreams.of(urls, timeouts, failures=failures, open_s=open_s)
         self.key = settings.api_key if settings.inject_key else ""
         self.via = PSEUDONYM + secrets.token_hex(4).encode()
-        self._host = self.origin.host_header
         self._on_error = on_error
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Forward one request."""
         if scope["type"] == "websocket":
             return await refuse_websocket(scope, receive, send)
+        if _wants_websocket(scope["headers"]):
+            # uvicorn without a WebSocket protocol shows a handshake as the plain GET that it also is.
+            return await send_error(send, WebSocketRefused(NO_WEBSOCKETS), headers=[UPGRADE_TO_HTTP])
         try:
-            raw_path = scope.get("raw_path") or quote(scope["path"]).encode("ascii")
-            target = upstream_target(self.origin, raw_path, scope["query_string"])
+            path, query = scope.get("raw_path") or quote(scope["path"]).encode("ascii"), scope["query_string"]
+            check_target(path, query)
             if passed_before(scope["headers"], self.via):
                 raise LoopDetected("The request has already passed through this router: the upstream leads back to it.")
-            headers = request_headers(scope["headers"], host=self._host, via=self.via, key=self.key)
+            headers = request_headers(scope["headers"], host=b"", via=self.via, key=self.key)
         except RouterError as error:
             return await send_error(send, error)
         cut: ResponseCut | None = None
         try:
-            await self._forward(scope["method"].encode(), target, headers, receive, send)
+            await self._forward(scope["method"].encode(), (path, query), headers, receive, send)
         except* _ClientGone:
             pass
         except* ResponseCut as group:
@@ -83,7 +99,7 @@ class ReverseProxy:
             raise cut
 
     async def _forward(
-        self, method: bytes, target: bytes, headers: list[tuple[bytes, bytes]], receive: Receive, send: Send
+        self, method: bytes, target: Target, headers: list[tuple[bytes, bytes]], receive: Receive, send: Send
     ) -> None:
         first = await receive()
         if first["type"] == "http.disconnect":
@@ -94,17 +110,22 @@ class ReverseProxy:
             body = _pieces(first, receive, consumed)
         else:
             consumed.set()
-        request = Request(method, target, headers, body)
+
+        def request_for(origin: Origin) -> Request:
+            # The first field is Host, whose value depends on who is asked.
+            fields = [(b"host", origin.host_header), *headers[1:]]
+            return Request(method, upstream_target(origin, *target), fields, body)
+
         async with asyncio.TaskGroup() as group:
             watcher = group.create_task(_watch(receive, consumed))
             try:
-                await self._relay(request, send, group.create_task)
+                await self._relay(request_for, send, group.create_task)
             finally:
                 watcher.cancel()
 
-    async def _relay(self, request: Request, send: Send, spawn: Spawn) -> None:
+    async def _relay(self, request_for: Callable[[Origin], Request], send: Send, spawn: Spawn) -> None:
         try:
-            answer = await self.wire.send(request, spawn=spawn)
+            answer = await self.upstreams.send(request_for, spawn=spawn)
         except RouterError as error:
             if isinstance(error, UpstreamError):
                 self._note(error)
@@ -136,7 +157,7 @@ class ReverseProxy:
 
     async def aclose(self) -> None:
         """Close the connections to the upstream."""
-        await self.wire.aclose()
+        await self.upstreams.aclose()
 
 
 def _is_event_stream(headers: list[tuple[bytes, bytes]]) -> bool:
@@ -167,15 +188,19 @@ async def _watch(receive: Receive, consumed: asyncio.Event) -> None:
         raise _ClientGone
 
 
+def _wants_websocket(headers: list[tuple[bytes, bytes]]) -> bool:
+    return any(name == b"upgrade" and value.lower() == b"websocket" for name, value in headers)
+
+
 async def refuse_websocket(scope: Scope, receive: Receive, send: Send) -> None:
     """Answer a WebSocket handshake with 426, so that a client can fall back to HTTP at once."""
     await receive()
     if "websocket.http.response" in (scope.get("extensions") or {}):
-        body = orjson.dumps(envelope(WebSocketRefused("WebSockets are not passed on; use HTTP.")))
+        body = orjson.dumps(envelope(WebSocketRefused(NO_WEBSOCKETS)))
         headers = [
             (b"content-type", b"application/json"),
             (b"content-length", b"%d" % len(body)),
-            (b"upgrade", b"HTTP/1.1"),  # required with a 426 (RFC 9110 section 15.5.22)
+            UPGRADE_TO_HTTP,
         ]
         await send({"type": "websocket.http.response.start", "status": 426, "headers": headers})
         await send({"type": "websocket.http.response.body", "body": body})

@@ -63,11 +63,16 @@ class Origin:
 
 def upstream_target(origin: Origin, raw_path: bytes, query: bytes) -> bytes:
     """The request target for the upstream; raises `BadTarget` for one that must not be passed on."""
+    check_target(raw_path, query)
+    return origin.prefix + raw_path + (b"?" + query if query else b"")
+
+
+def check_target(raw_path: bytes, query: bytes) -> None:
+    """Raise `BadTarget` for a path or query that must not be passed on."""
     if not _PLAIN.fullmatch(raw_path) or b".." in raw_path or b"/." in raw_path:
         check(raw_path)
     if query and _FORBIDDEN_IN_QUERY.search(query):
         raise BadTarget("The query holds a character that a request target cannot have.")
-    return origin.prefix + raw_path + (b"?" + query if query else b"")
 
 
 def check(raw_path: bytes) -> None:
