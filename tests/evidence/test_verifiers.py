@@ -69,6 +69,7 @@ GOOD = [
     pytest.param("alarm in an hour", [("start_alarm", {"duration_seconds": 3600})], id="an hour"),
     pytest.param("make it 21.5 degrees", [("set_thermostat", {"temperature": 21.5})], id="decimal"),
     pytest.param("set the heating to 21", [("set_thermostat", {"temperature": "21"})], id="number as text is repaired"),
+    pytest.param("add a, b and c to the list", [("play", {"rooms": ["a", "b", "c"]})], id="letters as names"),
     pytest.param("Play something in Bob's room", [("play", {"rooms": ["Bob's room"]})], id="possessive"),
     pytest.param(
         "add salt and pepper to the list", [("add_item", {"item": "salt and pepper"})], id="one item with and"

@@ -6,8 +6,9 @@ import httpx
 import openai
 import pytest
 from pydantic import BaseModel
-from tests.router.support import KITCHEN, TEXT, CannedUpstream, ask, envelope, running
-from tests.servers import until
+from needle_router import create_app
+from tests.router.support import KITCHEN, TEXT, CannedUpstream, ask, config_for, envelope, running
+from tests.servers import serving, until
 
 pytestmark = pytest.mark.anyio
 
@@ -331,13 +332,10 @@ async def test_a_request_for_the_local_model_is_answered_by_needle_alone(tmp_pat
         assert router.totals["saved"]["prompt_tokens"] == 0
 
 
-async def test_a_websocket_handshake_is_refused_quickly_so_that_clients_fall_back(tmp_path):
-    async with running(tmp_path, {"envelopes": [envelope()]}) as router, httpx.AsyncClient() as http:
-        headers = {
-            "connection": "upgrade",
-            "upgrade": "websocket",
-            "sec-websocket-version": "13",
-            "sec-websocket-key": "eA==",
-        }
-        answer = await http.get(f"{router.url}/v1/responses", headers=headers)
-        assert (answer.status_code, answer.headers["upgrade"]) == (426, "HTTP/1.1")
+@pytest.mark.parametrize("protocol", ["none", "websockets-sansio"])
+async def test_a_websocket_handshake_is_refused_quickly_so_that_clients_fall_back(tmp_path, protocol):
+    router = create_app(config_for(tmp_path, {"envelopes": [envelope()]}, upstream="http://127.0.0.1:9/v1"))
+    upgrade = {"connection": "upgrade", "upgrade": "websocket"}
+    key = {"sec-websocket-version": "13", "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ=="}
+    async with serving(router, lifespan="on", ws=protocol) as url, httpx.AsyncClient() as http:
+        assert (await http.get(f"{url}/v1/responses", headers={**upgrade, **key})).status_code == 426

@@ -10,7 +10,7 @@ the engine's own grounding verdict stands where it gave one, and every word must
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -100,13 +100,22 @@ def _text_stands(value: str, sources: Sources) -> bool:
     if not wanted:
         # Signs without letters or digits: found as they are, or not at all.
         return bool(value.strip()) and value.strip() in sources.text
-    if _GRAMMAR.issuperset(wanted):
-        return False
     said = sources.reading.words
+    if _GRAMMAR.issuperset(wanted):
+        return len(value.strip()) == 1 and _is_label(wanted[0], said)
     if words.contains(said, wanted):
         return True
     prose = len(wanted) >= PROSE_WORDS or "\n" in value.strip()
     return prose and sources.judged
+
+
+def _is_label(letter: str, said: Sequence[str]) -> bool:
+    """Whether a letter stands as a name ("option a", "tags a b and c") rather than as an article before a noun."""
+    for index, word in enumerate(said):
+        following = said[index + 1] if index + 1 < len(said) else ""
+        if word == letter and (len(following) <= 1 or following in ("and", "or")):
+            return True
+    return False
 
 
 def _number_stands(path: str, value: float, schema: Mapping[str, Any], sources: Sources) -> bool:
