@@ -30,8 +30,8 @@ LAYOUTS = {0x05E12A83: Layout(2, 30 * 4, 11), 0x05E12A84: Layout(3, 49 * 4, 13)}
 #: One row of the directory: type, dimensions, padding, four sizes, offset, length, group, bits.
 ROW = struct.Struct("<BBHIIIIQQII")
 RAW = 4
-#: The vocabulary: pieces, four ids (pad, eos, bos, unknown), dummy prefix, byte fallback, padding; then its rows.
-VOCABULARY = struct.Struct("<IIIIIBBH")
+#: The vocabulary: pieces, four ids (pad, eos, bos, unknown; -1 for none), dummy prefix, byte fallback, padding; then its rows.
+VOCABULARY = struct.Struct("<IiiiiBBH")
 PIECE = struct.Struct("<fBH")
 #: Limits that no real archive comes near; a damaged one must not cost memory.
 MAX_TENSORS, MAX_CODEBOOK, MAX_VOCABULARY_BYTES = 100_000, 1_000_000, 64 * 1024 * 1024
@@ -109,6 +109,10 @@ def _blob(file: BinaryIO, offset: int, length: int) -> bytes:
 
 def _vocabulary(blob: bytes) -> Vocabulary:
     count, pad, eos, bos, unknown, dummy, fallback, _ = VOCABULARY.unpack_from(blob, 0)
+    if not (0 <= unknown < count and all(-1 <= one < count for one in (pad, eos, bos))):
+        raise BadArchive(f"the ids {pad}, {eos}, {bos}, {unknown} do not fit a vocabulary of {count} pieces")
+    if max(pad, eos, bos, unknown) >= count:
+        raise BadArchive(f"the vocabulary has {count} pieces, and marks among them that are not there")
     return Vocabulary(tuple(_pieces(blob, count)), pad, eos, bos, unknown, bool(dummy), bool(fallback))
 
 
@@ -146,7 +150,7 @@ def _trainer(vocabulary: Vocabulary) -> bytes:
     }
     names = {45: vocabulary.unknown_id, 46: vocabulary.bos_id, 47: vocabulary.eos_id, 48: vocabulary.pad_id}
     return b"".join(_number(field, value) for field, value in numbers.items()) + b"".join(
-        _message(field, vocabulary.pieces[piece].text) for field, piece in names.items()
+        _message(field, vocabulary.pieces[piece].text) for field, piece in names.items() if piece >= 0
     )
 
 
@@ -168,6 +172,7 @@ def _message(field: int, value: bytes) -> bytes:
 
 
 def _varint(value: int) -> bytes:
+    value &= 0xFFFF_FFFF_FFFF_FFFF  # negative numbers take ten bytes
     groups = []
     while value > 0x7F:
         groups.append(value & 0x7F | 0x80)
