@@ -30,7 +30,7 @@ LAYOUTS = {0x05E12A83: Layout(2, 30 * 4, 11), 0x05E12A84: Layout(3, 49 * 4, 13)}
 #: One row of the directory: type, dimensions, padding, four sizes, offset, length, group, bits.
 ROW = struct.Struct("<BBHIIIIQQII")
 RAW = 4
-#: The vocabulary: pieces, four ids (pad, eos, bos, unknown; -1 for none), dummy prefix, byte fallback, padding; then its rows.
+#: The vocabulary: pieces; ids of pad, eos, bos and unknown, -1 for none; dummy prefix, byte fallback; then its rows.
 VOCABULARY = struct.Struct("<IiiiiBBH")
 PIECE = struct.Struct("<fBH")
 #: Limits that no real archive comes near; a damaged one must not cost memory.
@@ -111,8 +111,6 @@ def _vocabulary(blob: bytes) -> Vocabulary:
     count, pad, eos, bos, unknown, dummy, fallback, _ = VOCABULARY.unpack_from(blob, 0)
     if not (0 <= unknown < count and all(-1 <= one < count for one in (pad, eos, bos))):
         raise BadArchive(f"the ids {pad}, {eos}, {bos}, {unknown} do not fit a vocabulary of {count} pieces")
-    if max(pad, eos, bos, unknown) >= count:
-        raise BadArchive(f"the vocabulary has {count} pieces, and marks among them that are not there")
     return Vocabulary(tuple(_pieces(blob, count)), pad, eos, bos, unknown, bool(dummy), bool(fallback))
 
 
