@@ -16,19 +16,20 @@ from needle_policies.registry import build as build_policies
 from needle_router._version import __version__
 from needle_router.alone import Alone
 from needle_router.config.schema import Config
+from needle_router.engine.archives import TINY, cactus_cache, rust_archive
 from needle_router.engine.base import Engine, EngineState
 from needle_router.engine.off import OffEngine
 from needle_router.engine.pool import EnginePool
+from needle_router.engine.session import LoadFailed
 from needle_router.errors import RouterError, envelope
 from needle_router.ledger import Ledger, default_path
 from needle_router.metrics import Metrics
-from needle_router.models import tiny_needle_path
 from needle_router.pipeline import Pipeline, Verdict, World
 from needle_router.prices import Prices
 from needle_router.records import Totals
 from needle_router.services import Services
 from needle_router.surfaces.chat import Unreadable, parse
-from needle_router.tokens import counter_for
+from needle_router.tokens import counter_for, window_of
 from needle_router.turn import Turn
 
 #: Names of the local model that a request may ask for, whatever model runs.
@@ -38,15 +39,18 @@ LOCAL_MODELS = ("needle-2", "needle-3", "tiny-needle")
 def build(config: Config, *, upstream: bool, environ: Mapping[str, str] = os.environ) -> Services:
     """Everything a router needs; nothing is started and no file is touched yet."""
     engine = build_engine(config, environ)
-    tokens = counter_for(model_file(config))
-    policies = build_cascade(config)
+    model = model_file(config, environ)
+    # The tiny model was trained without facts, and its backend leaves them out.
+    tokens = counter_for(model, reads_system=config.engine.model != TINY)
+    room = prompt_room(config, model)
+    policies = build_cascade(config, room=room)
     world = World(now=lambda: datetime.datetime.now().astimezone(), spend=lambda: (None, None))
     pipeline = Pipeline(config=config, engine=engine, policies=policies, tokens=tokens, world=world)
     return Services(
         config=config,
         engine=engine,
         pipeline=pipeline,
-        alone=Alone(pipeline, max_prompt_tokens=prompt_limit(policies)),
+        alone=Alone(pipeline, max_prompt_tokens=prompt_limit(policies, room)),
         tokens=tokens,
         prices=Prices(config.prices),
         totals=Totals(),
@@ -64,22 +68,47 @@ def build_engine(config: Config, environ: Mapping[str, str]) -> Engine:
     return EnginePool(config.engine, environ=environ)
 
 
-def build_cascade(config: Config) -> Cascade:
-    """The configured policies, with merging around those that judge calls."""
-    return build_policies(config.policy, Merge(when=config.merge.when, streaming=config.merge.streaming))
+def build_cascade(config: Config, *, room: int | None = None) -> Cascade:
+    """The configured policies, with merging around those that judge calls; no prompt may be longer than `room`."""
+    return build_policies(
+        [within(table, room) for table in config.policy],
+        Merge(when=config.merge.when, streaming=config.merge.streaming),
+    )
 
 
-def prompt_limit(policies: Cascade) -> int:
+def within(table: dict[str, Any], room: int | None) -> dict[str, Any]:
+    """A policy's table whose prompt limit, if it is one with such a limit, is at most `room` tokens."""
+    if room is None or table.get("kind") != "guards":
+        return table
+    limit = table.get("max_prompt_tokens", Guards().max_prompt_tokens)
+    # A value of a wrong type is left as it stands: whoever checks the table names it.
+    return {**table, "max_prompt_tokens": min(limit, room)} if isinstance(limit, int) else table
+
+
+def prompt_limit(policies: Cascade, room: int | None) -> int:
     """The longest prompt in tokens: the guards' limit, or their default where none are configured."""
     guards = next((policy for policy in policies.policies if isinstance(policy, Guards)), Guards())
-    return guards.max_prompt_tokens
+    return guards.max_prompt_tokens if room is None else min(guards.max_prompt_tokens, room)
 
 
-def model_file(config: Config) -> Path | None:
-    """The model's file, when it is a file at all."""
-    if config.engine.backend == "rust" and config.engine.model == "tiny":
-        return tiny_needle_path()
-    return Path(config.engine.model).expanduser() if config.engine.model.endswith(".cact") else None
+def prompt_room(config: Config, model: Path | None) -> int | None:
+    """Tokens that the model's window leaves for a prompt; None where the window is not known."""
+    window = window_of(model)
+    # A prompt that fills the room to the last token cannot be told from one that was cut to fit.
+    return None if window is None else max(1, window - config.engine.max_new_tokens - 1)
+
+
+def model_file(config: Config, environ: Mapping[str, str]) -> Path | None:
+    """The model's archive, when it is on this machine; of a native needle-2, whose own has none, the one for rust."""
+    name = config.engine.model
+    if name.endswith(".cact"):
+        return Path(name).expanduser()
+    if config.engine.backend == "scripted":
+        return None
+    try:
+        return rust_archive(name, cache_root=cactus_cache(environ))
+    except LoadFailed:
+        return None
 
 
 def ledger_path(config: Config, environ: Mapping[str, str]) -> Path | None:

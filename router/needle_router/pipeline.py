@@ -108,12 +108,11 @@ class Pipeline:
         return Prepared(asked, catalogue, task, found)
 
     def count(self, task: Task) -> int:
-        """Tokens the engine would read: facts, tools and the texts fed."""
-        if len(task.tools) + sum(map(len, task.steps)) > MAX_COUNTED_CHARS:
+        """Tokens the engine would read: the chat template, facts, tools and the texts fed."""
+        if len(task.system) + len(task.tools) + sum(map(len, task.steps)) > MAX_COUNTED_CHARS:
             # Far beyond any window, and counting exactly would take longer than it is worth.
             return MAX_COUNTED_CHARS // CHARS_PER_TOKEN
-        count = self.tokens.count
-        return count(task.system) + count(task.tools) + sum(count(step) for step in task.steps)
+        return self.tokens.prompt(task.system, task.tools, task.steps)
 
     def situation(self, mode: str) -> Situation:
         """The world as policies see it now."""

@@ -18,8 +18,6 @@ from needle_router.cact import BadArchive, read_archive, sentencepiece_model
 CHARS_PER_TOKEN = 3
 #: Tokens of the chat template around a prompt: those that open it, and those of every step.
 TEMPLATE_TOKENS, STEP_TOKENS = 12, 9
-#: Text beyond this is estimated: it is past every window, and an event loop must not wait for its exact length.
-MAX_EXACT_CHARS = 65_536
 #: Tool sets that are no longer than this are counted once.
 MAX_REMEMBERED_CHARS = 16_384
 
@@ -81,8 +79,8 @@ class SentencePieceCounter:
 
     @functools.cached_property
     def _prefix(self) -> int:
-        """Tokens that the encoder puts before any text: the dummy blank of most vocabularies."""
-        return int(self._processor.encode("a", out_type=str)[0] == "\u2581")
+        """Tokens that the encoder puts before a marker at the beginning: the dummy blank of most vocabularies."""
+        return int(self._processor.encode("a", out_type=str)[0].startswith("\u2581"))
 
     @property
     def exact(self) -> bool:
@@ -93,8 +91,7 @@ class SentencePieceCounter:
         """Tokens in `text`."""
         if self._processor is None:
             return self._estimate.count(text)
-        counted = text[:MAX_EXACT_CHARS].encode("utf-8", "replace").decode()
-        return len(self._processor.encode(counted)) + self._estimate.count(text[MAX_EXACT_CHARS:])
+        return len(self._processor.encode(text.encode("utf-8", "replace").decode()))
 
     def prompt(self, system: str, tools: str, steps: Sequence[str]) -> int:
         """Tokens of the whole prompt. Of a replayed conversation, the engine's own words come on top."""
@@ -114,7 +111,7 @@ class SentencePieceCounter:
         return begin_of_sequence + self.count(f"{facts}<|im_start|>user\n<tools>{tools}")
 
     def _continued(self, text: str) -> int:
-        """Tokens of a text that does not stand at the beginning."""
+        """Tokens of a text that begins with a marker and does not stand at the beginning."""
         return self.count(text) - self._prefix
 
 
@@ -133,11 +130,11 @@ def counter_for(model: Path | None, *, reads_system: bool = True) -> TokenCounte
         return SentencePieceCounter(beside.read_bytes, reads_system=reads_system)
     if model is None or not model.is_file():
         return EstimateCounter()
-    return SentencePieceCounter(functools.partial(_embedded, model), reads_system=reads_system)
+    return SentencePieceCounter(functools.partial(archived_tokenizer, model), reads_system=reads_system)
 
 
-def _embedded(model: Path) -> bytes:
-    """The vocabulary of an archive as a SentencePiece model. Raises BadArchive and OSError."""
+def archived_tokenizer(model: Path) -> bytes:
+    """The vocabulary that an archive carries, as a SentencePiece model. Raises BadArchive and OSError."""
     vocabulary = read_archive(model).vocabulary
     if vocabulary is None:
         raise BadArchive(f"{model.name} carries no vocabulary")
