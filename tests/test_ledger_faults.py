@@ -1,6 +1,7 @@
 """What disks and files do to the ledger: damage in the middle, a full disk, files of others and of other releases."""
 
 import dataclasses
+import json
 import os
 import sqlite3
 import stat
@@ -9,8 +10,8 @@ import time
 import pytest
 
 from needle_router.ledger import Ledger, open_ledger, read_ledger
-from needle_router.records import DecisionRecord
-from needle_router.turn import Usage
+from needle_router.records import DecisionRecord, content_of
+from needle_router.turn import Call, Usage
 
 
 def record(**changes):
@@ -140,6 +141,25 @@ def test_a_burst_is_written_whole_and_in_order(tmp_path):
     assert ledger.dropped == 0
 
 
-def test_no_field_of_a_record_could_hold_what_somebody_wrote():
+def test_one_field_alone_can_hold_what_somebody_wrote_and_it_is_empty_by_itself():
     words = {"prompt", "content", "text", "messages", "arguments", "answer"}
-    assert words.isdisjoint(field.name for field in dataclasses.fields(DecisionRecord))
+    fields = {field.name: field.default for field in dataclasses.fields(DecisionRecord)}
+    assert words & fields.keys() == {"content"}
+    assert fields["content"] == ""
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "sk-proj-abcdef123456",
+        "Bearer abc.def.ghi",
+        "hf_AbCdEfGh12345",
+        "a1b2c3d4e5f6a7b8c9d0e1f2a3b4",
+        "ghp_0123456789abcdef",
+    ],
+)
+def test_kept_text_holds_nothing_that_looks_like_a_key(secret):
+    kept = json.loads(content_of(f"use {secret} for the kitchen", [Call("f", {"key": secret, "room": "kitchen"})]))
+    assert secret not in json.dumps(kept)
+    assert kept["user"] == "use [redacted] for the kitchen"
+    assert kept["calls"] == [{"name": "f", "arguments": {"key": "[redacted]", "room": "kitchen"}}]

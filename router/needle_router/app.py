@@ -34,6 +34,10 @@ class Standalone:
     def __init__(self, proxy: ReverseProxy) -> None:
         self.proxy = proxy
 
+    async def aclose(self) -> None:
+        """Close the connections to the upstream."""
+        await self.proxy.aclose()
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Forward, or follow the server's life."""
         if scope["type"] != "lifespan":

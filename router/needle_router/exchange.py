@@ -23,7 +23,7 @@ from needle_router.forward.inner import hung_up, replay
 from needle_router.merging import merged_answer
 from needle_router.observe import Header, ObservedSend, header_value, without_needle
 from needle_router.pipeline import Attempt, Verdict
-from needle_router.records import DecisionRecord
+from needle_router.records import DecisionRecord, content_of
 from needle_router.reply import calls_reply, extension, text_reply
 from needle_router.services import Services
 from needle_router.surfaces.chat import Unreadable, parse
@@ -332,8 +332,15 @@ class Exchange:
                 error=error,
                 reinitialized=isinstance(getattr(attempt, "outcome", None), EngineReply),
                 engine_ran=attempt is not None,
+                content=self.content(turn, attempt),
             )
         )
+
+    def content(self, turn: Turn | None, attempt: Attempt | None) -> str:
+        """What was said and called, only where the operator wants it kept."""
+        if turn is None or not self.services.config.ledger.content:
+            return ""
+        return content_of(turn.user_text, attempt.findings.calls if attempt and attempt.findings else ())
 
 
 async def read_body(receive: Receive, headers: Sequence[Header], limit: int) -> bytes:

@@ -50,6 +50,8 @@ class NeedleRouter:
         self.services: Services = build(self.config, upstream=upstream)
         self._standalone = standalone
         self._started = False
+        #: False once another router has taken the ledger over.
+        self.keeps_ledger = True
         self._keys = [_digest(key) for key in self.config.server.api_keys]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -81,7 +83,22 @@ class NeedleRouter:
             return
         self._started = False
         await self.services.engine.aclose()
-        await asyncio.to_thread(self.services.ledger.close)
+        if self.keeps_ledger:
+            await asyncio.to_thread(self.services.ledger.close)
+
+    async def aclose(self) -> None:
+        """Stop, and close what stands behind where it can be closed (the connections of the reverse proxy)."""
+        await self.stop()
+        close = getattr(self.app, "aclose", None)
+        if close is not None:
+            await close()
+
+    def adopt(self, other: NeedleRouter) -> None:
+        """Go on counting where `other` stands, and write to the same ledger if it is the same file."""
+        ours, theirs = self.services, other.services
+        ours.totals, ours.metrics, ours.started = theirs.totals, theirs.metrics, theirs.started
+        if ours.ledger.path == theirs.ledger.path:
+            ours.ledger, other.keeps_ledger = theirs.ledger, False
 
     def begin_drain(self) -> None:
         """From now on /readyz says 503 and nothing new is tried locally; what runs goes on."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from needle_router.turn import Usage
+from needle_router.turn import Call, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +18,8 @@ class DecisionRecord:
     """What happened to one request. Times are seconds, money USD; nothing here holds text of a request or an answer.
 
     `chat` is false for requests that were passed on unread. `usage` is what the upstream reported, None when unknown or
-    not asked; `saved` is what a local answer kept from it, priced as the upstream would have.
+    not asked; `saved` is what a local answer kept from it, priced as the upstream would have. `content` is empty unless
+    the operator asked for it (`ledger.content`): see `content_of`.
     """
 
     time_s: float
@@ -45,6 +49,29 @@ class DecisionRecord:
     error: str = ""
     reinitialized: bool = False
     engine_ran: bool = False
+    content: str = ""
+
+
+#: What may be a credential: key prefixes of providers, bearer tokens, and long runs of letters and digits mixed.
+_SECRET = re.compile(
+    r"(?i)\b(?:bearer\s+\S+|(?:sk|rk|pk|hf|ghp|gho|xox[abp])[-_][A-Za-z0-9_-]{6,})|\b(?=\w*\d)(?=\w*[A-Za-z])\w{24,}\b"
+)
+MAX_CONTENT_CHARS = 4000
+
+
+def content_of(user_text: str, calls: Sequence[Call]) -> str:
+    """The text that the ledger keeps on request: the user's last message and the engine's calls, as JSON."""
+    made = [{"name": call.name, "arguments": dict(call.arguments)} for call in calls]
+    kept = _redacted({"user": user_text[:MAX_CONTENT_CHARS], "calls": made})
+    return json.dumps(kept, ensure_ascii=True, default=str)
+
+
+def _redacted(value: Any) -> Any:
+    if isinstance(value, str):
+        return _SECRET.sub("[redacted]", value)
+    if isinstance(value, Mapping):
+        return {str(key): _redacted(item) for key, item in value.items()}
+    return [_redacted(item) for item in value] if isinstance(value, list) else value
 
 
 class Totals:

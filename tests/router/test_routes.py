@@ -6,9 +6,10 @@ import httpx
 import openai
 import pytest
 from pydantic import BaseModel
-from needle_router import create_app
 from tests.router.support import KITCHEN, TEXT, CannedUpstream, ask, config_for, envelope, running
 from tests.servers import serving, until
+
+from needle_router import create_app
 
 pytestmark = pytest.mark.anyio
 
@@ -339,3 +340,14 @@ async def test_a_websocket_handshake_is_refused_quickly_so_that_clients_fall_bac
     key = {"sec-websocket-version": "13", "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ=="}
     async with serving(router, lifespan="on", ws=protocol) as url, httpx.AsyncClient() as http:
         assert (await http.get(f"{url}/v1/responses", headers={**upgrade, **key})).status_code == 426
+
+
+@pytest.mark.parametrize("kept", [False, True])
+async def test_the_ledger_keeps_words_only_on_request(tmp_path, kept):
+    async with running(tmp_path, {"envelopes": [envelope(KITCHEN)]}, ledger={"content": kept}) as router:
+        seen = []
+        router.router.services.ledger.put = seen.append
+        await post(router.url, ask())
+        await until(lambda: seen)
+        assert (TEXT in seen[0].content) is kept
+        assert bool(seen[0].content) is kept

@@ -67,6 +67,22 @@ def check(*, settings: Settings | None = None, json: Json = False) -> int:
     return work(settings, as_json=json)
 
 
+@app.command(name="pull")
+def pull(
+    model: Annotated[str | None, Parameter(help="needle-2 or needle-3; the configured model when left out.")] = None,
+    /,
+    *,
+    settings: Settings | None = None,
+    update: Annotated[
+        bool, Parameter(negative=(), help="Take what the hub has now, although other hashes were recorded.")
+    ] = False,
+) -> int:
+    """Fetch an engine from the model hub; its hashes are recorded at first, and kept ever after."""
+    from needle_router.cli.pull import pull as work
+
+    return work(model, settings, update=update)
+
+
 @app.command(name="explain")
 def explain(
     file: Annotated[

@@ -10,7 +10,8 @@ from needle_router.cli.exits import Exit
 from needle_router.cli.listen import listen, url_of
 from needle_router.cli.logs import set_up
 from needle_router.cli.options import Settings, loaded
-from needle_router.config.load import Loaded
+from needle_router.config.load import Loaded, load_config
+from needle_router.config.schema import Config
 
 
 def serve(settings: Settings | None) -> Exit:
@@ -19,16 +20,22 @@ def serve(settings: Settings | None) -> Exit:
     sock = listen(found.config.server.host, found.config.server.port)
     set_up(found.config.server.log_level)
     announce(found, sock)
-    from needle_router.app import create_app
+    from needle_router.cli.reload import Reloading
     from needle_router.cli.server import Server
 
-    server = Server(create_app(found.config), found.config)
+    server = Server(Reloading(found.config, lambda: loaded_again(settings)), found.config)
     try:
         server.run(sockets=[sock])
     except SystemExit:
         # uvicorn leaves with 3 when the app's start-up fails; here that number means a port in use.
         return Exit.FAILED
     return Exit.OK if server.started else Exit.FAILED
+
+
+def loaded_again(settings: Settings | None) -> Config:
+    """The configuration as it stands now; raises `ConfigError`."""
+    settings = settings or Settings()
+    return load_config(settings.config, flags=settings.flags())
 
 
 def announce(found: Loaded, sock: socket.socket) -> None:

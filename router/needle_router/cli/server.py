@@ -6,6 +6,9 @@ Content-Length and Transfer-Encoding, which h11 passes on (request smuggling).
 
 from __future__ import annotations
 
+import asyncio
+import signal
+import socket
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +19,7 @@ from needle_router.cli.strict import StrictProtocol
 from needle_router.config.schema import Config
 
 if TYPE_CHECKING:
+    from needle_router.cli.reload import Reloading
     from needle_router.middleware import NeedleRouter
 
 #: Longer than the 60 s for which load balancers keep idle connections, so that they close first.
@@ -30,9 +34,16 @@ class Server(uvicorn.Server):
     the signal again (143).
     """
 
-    def __init__(self, router: NeedleRouter, config: Config) -> None:
+    def __init__(self, router: NeedleRouter | Reloading, config: Config) -> None:
         super().__init__(uvicorn.Config(router, **uvicorn_options(config)))
         self.router = router
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, and from then on let SIGHUP reload."""
+        await super().startup(sockets)
+        ask = getattr(self.router, "ask", None)
+        if ask is not None and hasattr(signal, "SIGHUP"):
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, ask)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Called by the signal handler."""

@@ -1,0 +1,130 @@
+"""SIGHUP: take up a changed configuration without dropping a request.
+
+A configuration that cannot be used leaves everything as it is. A good one makes a second router beside the first; when
+its engine is ready (or has failed, as the old one could too) new requests go to it, and the first is closed once its
+last request is done. Where to listen cannot change while listening; that part of a new configuration is told and left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from starlette.types import Message, Receive, Scope, Send
+
+from needle_router.app import create_app
+from needle_router.build import wait_until_loaded
+from needle_router.config.schema import Config
+from needle_router.errors import ConfigError
+from needle_router.middleware import NeedleRouter
+
+logger = logging.getLogger("needle_router.reload")
+#: How long a new engine may load before requests go to the new router all the same.
+LOAD_WAIT_S = 30.0
+
+
+class Generation:
+    """One router and the requests that are inside it."""
+
+    def __init__(self, router: NeedleRouter) -> None:
+        self.router = router
+        self.running = 0
+        self.idle = asyncio.Event()
+        self.idle.set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        self.running += 1
+        self.idle.clear()
+        try:
+            await self.router(scope, receive, send)
+        finally:
+            self.running -= 1
+            if not self.running:
+                self.idle.set()
+
+
+class Reloading:
+    """An ASGI app that is always the newest router; `load` reads the configuration anew."""
+
+    def __init__(self, config: Config, load: Callable[[], Config]) -> None:
+        self._load = load
+        self._current: Generation | None = None
+        self._config = config
+        self._asked = asyncio.Event()
+        self._first = create_app(config)
+
+    @property
+    def router(self) -> NeedleRouter:
+        """The router that takes new requests."""
+        return self._first if self._current is None else self._current.router
+
+    def begin_drain(self) -> None:
+        """Pass the word to the current router."""
+        self.router.begin_drain()
+
+    def ask(self) -> None:
+        """A reload is wanted; may be called by a signal handler."""
+        self._asked.set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Requests go to the newest router; the server's lifespan is ours."""
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+        else:
+            await self._generation()(scope, receive, send)
+
+    def _generation(self) -> Generation:
+        if self._current is None:
+            self._current = Generation(self._first)
+        return self._current
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        message: Message = await receive()
+        assert message["type"] == "lifespan.startup"
+        await self._generation().router.start()
+        async with asyncio.TaskGroup() as group:
+            reloader = group.create_task(self._reloads(group))
+            await send({"type": "lifespan.startup.complete"})
+            while (await receive())["type"] != "lifespan.shutdown":
+                continue
+            reloader.cancel()
+            await self._generation().router.aclose()
+            await send({"type": "lifespan.shutdown.complete"})
+
+    async def _reloads(self, group: asyncio.TaskGroup) -> None:
+        while True:
+            await self._asked.wait()
+            self._asked.clear()
+            try:
+                old = await self._replaced()
+            except ConfigError as error:
+                logger.error("the new configuration is not used, the old one stays: %s", "; ".join(error.problems))
+            except Exception:
+                logger.exception("the reload failed, the old configuration stays")
+            else:
+                if old is not None:
+                    group.create_task(self._retire(old))
+
+    async def _replaced(self) -> Generation | None:
+        """Put a new generation in place and return the old one; None when nothing has changed."""
+        config = await asyncio.to_thread(self._load)
+        if config == self._config:
+            logger.info("the configuration has not changed")
+            return None
+        if (config.server.host, config.server.port) != (self._config.server.host, self._config.server.port):
+            logger.warning("server.host and server.port cannot change while listening: restart for them")
+        old = self._generation()
+        router = create_app(config)
+        router.adopt(old.router)
+        await router.start()
+        await wait_until_loaded(router.services.engine, timeout_s=LOAD_WAIT_S)
+        self._current, self._config = Generation(router), config
+        logger.info("the new configuration is in use")
+        return old
+
+    @staticmethod
+    async def _retire(old: Generation) -> None:
+        await old.idle.wait()
+        await old.router.aclose()
