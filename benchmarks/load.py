@@ -84,7 +84,8 @@ async def run(host, port, connections, seconds, kind):
     until = started + seconds
     loop = asyncio.get_running_loop()
     clients = [
-        (await loop.create_connection(lambda: Client(request, results, until), host, port))[1] for _ in range(connections)
+        (await loop.create_connection(lambda: Client(request, results, until), host, port))[1]
+        for _ in range(connections)
     ]
     await asyncio.wait_for(asyncio.gather(*(client.closed for client in clients)), seconds + 30)
     times = sorted(results["ms"])

@@ -96,7 +96,9 @@ def router(upstream_port, config):
 
 
 def load(port, connections, seconds, kind):
-    command = pinned(0, sys.executable, str(HERE / "load.py"), f"127.0.0.1:{port}", str(connections), str(seconds), kind)
+    command = pinned(
+        0, sys.executable, str(HERE / "load.py"), f"127.0.0.1:{port}", str(connections), str(seconds), kind
+    )
     return json.loads(subprocess.run(command, check=True, capture_output=True, timeout=seconds + 60).stdout)
 
 

@@ -1,6 +1,6 @@
 """A mock upstream for benchmarks: an asyncio protocol that answers at once with a fixed completion or a stream.
 
-    python benchmarks/upstream.py PORT
+python benchmarks/upstream.py PORT
 """
 
 import asyncio
