@@ -28,6 +28,7 @@ from needle_router.pipeline import Pipeline, Verdict, World
 from needle_router.prices import Prices
 from needle_router.records import Totals
 from needle_router.services import Services
+from needle_router.supply.background import supplied
 from needle_router.surfaces.chat import Unreadable, parse
 from needle_router.tokens import counter_for, window_of
 from needle_router.turn import Turn
@@ -36,9 +37,12 @@ from needle_router.turn import Turn
 LOCAL_MODELS = ("needle-2", "needle-3", "tiny-needle")
 
 
-def build(config: Config, *, upstream: bool, environ: Mapping[str, str] = os.environ) -> Services:
-    """Everything a router needs; nothing is started and no file is touched yet."""
-    engine = build_engine(config, environ)
+def build(
+    config: Config, *, upstream: bool, environ: Mapping[str, str] = os.environ, may_fetch: bool = True
+) -> Services:
+    """Everything a router needs; nothing is started yet. `may_fetch` allows `engine.auto_pull`."""
+    auto_pull = may_fetch and config.engine.auto_pull
+    engine = supplied(build_engine(config, environ), environ, auto_pull=auto_pull)
     model = model_file(config, environ)
     # The tiny model was trained without facts, and its backend leaves them out.
     tokens = counter_for(model, reads_system=config.engine.model != TINY)
@@ -120,7 +124,7 @@ def ledger_path(config: Config, environ: Mapping[str, str]) -> Path | None:
 
 async def explain(config: Config, raw: bytes, *, environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
     """What the router would do with a request body, and why; runs the engine if it would run, asks no upstream."""
-    services = build(config, upstream=bool(config.upstream.base_url), environ=environ)
+    services = build(config, upstream=bool(config.upstream.base_url), environ=environ, may_fetch=False)
     parsed = parse(raw)
     if isinstance(parsed, Unreadable):
         return {"route": "upstream", "reason": parsed.reason, "detail": parsed.detail}

@@ -34,7 +34,7 @@ def request(text, **extra):
 def test_help_names_every_command(cli):
     code, out, err = cli("--help")
     assert (code, err) == (0, "")
-    for command in ("serve", "demo", "check", "explain", "config", "version"):
+    for command in ("serve", "demo", "check", "pull", "explain", "config", "version"):
         assert f" {command} " in out
 
 
@@ -52,6 +52,7 @@ def test_help_of_each_command_with_a_configuration_names_its_flags(cli, command)
         (["demo"], ["--keep", "--port"]),
         (["check"], ["--json"]),
         (["explain"], ["FILE", "--json"]),
+        (["pull"], ["MODEL", "--update"]),
         (["config", "show"], ["--effective"]),
         (["version"], ["--json"]),
     ],

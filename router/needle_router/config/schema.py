@@ -45,6 +45,7 @@ class Engine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     backend: Literal["native", "rust", "scripted"] = "native"
     model: str = "needle-2"
+    auto_pull: bool = True
     workers: int = 1
     queue_limit: int = 32
     deadline_s: float = 5.0

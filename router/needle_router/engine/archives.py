@@ -21,11 +21,12 @@ TINY = "tiny"
 
 @dataclass(frozen=True, slots=True)
 class NativeFiles:
-    """What the native backend loads; `weights` is a tuned archive, None for the generation's own."""
+    """What the native backend loads; `weights` is a tuned archive, `base` the generation's own, where it is a file."""
 
     generation: int
     library: Path
     weights: Path | None = None
+    base: Path | None = None
 
 
 def native_files(model: str, environ: Mapping[str, str], *, cache: Path, library_name: str) -> NativeFiles:
@@ -41,7 +42,7 @@ def native_files(model: str, environ: Mapping[str, str], *, cache: Path, library
     weights = cache / "needle3.cact"
     if generation >= 3 and not weights.is_file():
         raise LoadFailed(f"the weights of {model} are not at {weights}: {_remedy(model)}")
-    return NativeFiles(generation, library)
+    return NativeFiles(generation, library, base=weights if generation >= 3 else None)
 
 
 def generation_of(model: str) -> int:
@@ -101,3 +102,8 @@ def _library(generation: int, environ: Mapping[str, str], cached: Path) -> Path:
 
 def _remedy(model: str) -> str:
     return f"run `needle-router pull {model}`"
+
+
+def model_to_pull(detail: str) -> str | None:
+    """The model that a failed load asks for, if fetching it is the remedy."""
+    return next((model for model in GENERATION_BY_MODEL if detail.endswith(f": {_remedy(model)}")), None)

@@ -17,6 +17,7 @@ from typing import Any
 
 from needle_router.engine.archives import NativeFiles, cactus_cache, generation_of, native_files
 from needle_router.engine.environ import FIXED
+from needle_router.engine.pins import check_pins
 from needle_router.engine.session import LoadFailed, Refusal
 
 UNPARSEABLE = "engine returned an unparseable envelope"
@@ -47,6 +48,8 @@ class NativeLibrary:
         except ImportError as error:
             raise LoadFailed(f"the package cactus-needle cannot be imported: {error}") from error
         self._files = find_files(self._model, self._environ, fetch)
+        # As late as can be: between this look and the loading, nobody should have the time to swap the file.
+        check_pins(filter(None, (self._files.library, self._files.base)), cactus_cache(self._environ))
         try:
             self._agent = self._new_agent("", "[]")
         except (OSError, RuntimeError, ValueError) as error:

@@ -1,0 +1,1 @@
+"""Fetching engines: from the model hub onto this machine, pinned by hash."""
