@@ -77,8 +77,7 @@ async def run(host, port, connections, seconds, kind):
     request = (
         b"POST /v1/chat/completions HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\n"
         b"authorization: Bearer sk-bench\r\naccept: application/json\r\nuser-agent: bench\r\n"
-        b"content-length: %d\r\n\r\n%b"
-        % (len(body), body)
+        b"content-length: %d\r\n\r\n%b" % (len(body), body)
     )
     results = {"ms": [], "errors": 0}
     started = time.perf_counter()
