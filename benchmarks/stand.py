@@ -95,6 +95,32 @@ def router(upstream_port, config):
             yield port, child, ready_s
 
 
+NGINX = """daemon off; worker_processes 1; pid {folder}/pid; error_log {folder}/error.log;
+events {{ worker_connections 1024; }}
+http {{ access_log off; client_body_temp_path {folder}/b; proxy_temp_path {folder}/p; fastcgi_temp_path {folder}/f;
+  uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s;
+  upstream up {{ server 127.0.0.1:{upstream}; keepalive 128; }}
+  server {{ listen 127.0.0.1:{port}; location / {{ proxy_pass http://up; proxy_http_version 1.1;
+    proxy_set_header Connection ""; proxy_buffering off; }} }} }}
+"""
+
+
+@contextlib.contextmanager
+def nginx(upstream_port):
+    """nginx as a plain proxy on the router's core; gives (port, worker's pid), or None where it is not installed."""
+    if shutil.which("nginx") is None:
+        yield None
+        return
+    port = free_port()
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "nginx.conf"
+        file.write_text(NGINX.format(folder=folder, port=port, upstream=upstream_port))
+        with process(1, "nginx", "-c", str(file)) as master:
+            wait_for_port(port)
+            children = Path(f"/proc/{master.pid}/task/{master.pid}/children").read_text().split()
+            yield port, int(children[0])
+
+
 def load(port, connections, seconds, kind):
     command = pinned(
         0, sys.executable, str(HERE / "load.py"), f"127.0.0.1:{port}", str(connections), str(seconds), kind
