@@ -242,7 +242,7 @@ def test_offline_the_cache_of_the_hub_is_enough(home, hub, names):
     home("pull")
     home.installed(names[2][0]).unlink()
     hub.asked.clear()
-    code, out, err = home("pull", HF_HUB_OFFLINE="1")
+    code, _, err = home("pull", HF_HUB_OFFLINE="1")
     assert (code, hub.asked, home.installed(names[2][0]).is_file()) == (0, [], True), err
 
 
