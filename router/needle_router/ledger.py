@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from needle_router.records import DecisionRecord
 from needle_router.turn import Usage
 
@@ -172,7 +174,11 @@ def _close(connection: sqlite3.Connection | None) -> None:
 
 
 def _row(record: DecisionRecord) -> tuple[Any, ...]:
-    whole = json.dumps(dataclasses.asdict(record), separators=(",", ":"))
+    try:
+        whole = orjson.dumps(record).decode()
+    except TypeError:
+        # Text that is no Unicode, in a model's name for instance.
+        whole = json.dumps(dataclasses.asdict(record), separators=(",", ":"))
     return (record.time_s, record.route, record.reason, record.model, record.cost_usd, record.saved_usd, whole)
 
 

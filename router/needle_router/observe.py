@@ -23,8 +23,11 @@ def without_needle(headers: Iterable[Header]) -> list[Header]:
 
 
 def header_value(headers: Iterable[Header], name: bytes) -> str:
-    """The first value of a header, "" when it is absent."""
-    return next((value.decode("latin-1") for key, value in headers if key.lower() == name), "")
+    """The first value of a header, "" when it is absent; `name` in lower case."""
+    for key, value in headers:
+        if key == name or (len(key) == len(name) and key.lower() == name):
+            return value.decode("latin-1")
+    return ""
 
 
 class ObservedSend:
