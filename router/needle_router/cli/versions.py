@@ -10,7 +10,7 @@ from typing import TextIO
 from needle_router._version import __version__
 from needle_router.cli.exits import Exit
 
-PACKAGES = ("cactus-needle", "needle-rs", "uvicorn", "starlette", "aiohttp", "httpx", "orjson", "jsonschema-rs")
+PACKAGES = ("cactus-needle", "needle-rs", "uvicorn", "starlette", "httptools", "httpx", "orjson", "jsonschema-rs")
 
 
 def versions() -> dict[str, str | None]:
