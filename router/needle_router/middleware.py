@@ -7,31 +7,44 @@ Requests other than `POST .../chat/completions` reach it untouched and unbuffere
 from __future__ import annotations
 
 import asyncio
+import functools
 import hashlib
 import hmac
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from needle_policies import Action
-from needle_router import admin
+from needle_router import admin, listing, native_api
 from needle_router.build import build
 from needle_router.config.load import load_config
 from needle_router.config.schema import Config
 from needle_router.errors import RouterError, Unauthorized
-from needle_router.exchange import ClientGone, Exchange
+from needle_router.exchange import COMPLETIONS, PASSED, ClientGone, Exchange
 from needle_router.forward.answer import send_error
 from needle_router.observe import Header, ObservedSend, header_value, without_needle
-from needle_router.pipeline import Verdict
 from needle_router.services import Services
 from needle_router.visitors import check_host, check_origin, is_local
 
 logger = logging.getLogger("needle_router")
-CHAT_SUFFIX = "/chat/completions"
+MODELS = "/v1/models"
+Answerer = Callable[[Exchange], Awaitable[None]]
+
+
+async def _completions(exchange: Exchange) -> None:
+    exchange.surface = COMPLETIONS
+    await exchange.run()
+
+
+#: Requests that are read, by the end of their path; everything else goes through unread.
+POSTS: tuple[tuple[str, Answerer], ...] = (
+    ("/chat/completions", Exchange.run),
+    ("/v1/completions", _completions),
+    ("/v1/needle/complete", native_api.complete),
+    ("/v1/needle/extract", native_api.extract),
+)
 #: Paths that load balancers and scrapers ask without a key.
 OPEN_PATHS = frozenset(("/healthz", "/readyz", "/health"))
-PASSED = Verdict(Action.FORWARD, "not-chat")
 
 
 class NeedleRouter:
@@ -74,6 +87,7 @@ class NeedleRouter:
         try:
             self.services.ledger.start()
             await self.services.engine.start()
+            asyncio.get_running_loop().run_in_executor(None, self.services.prices.warm)
         except Exception:
             logger.exception("the engine could not be started; requests are passed on")
 
@@ -129,16 +143,27 @@ class NeedleRouter:
                 await admin.respond(send, endpoint(self.services), head=scope["method"] == "HEAD")
             elif endpoint is not None:
                 await self._endpoint_unless_taken(scope, receive, send, endpoint)
-            elif scope["method"] == "POST" and path.endswith(CHAT_SUFFIX):
-                await Exchange(self.services, self.app, scope, receive, send, headers).run()
-            elif path == "/v1/models" and scope["method"] == "GET" and not self.services.upstream:
-                await admin.respond(send, admin.models(self.services), head=False)
+            elif (answer := self._answerer(scope["method"], path)) is not None:
+                await answer(Exchange(self.services, self.app, scope, receive, send, headers))
             else:
                 await self._pass(scope, receive, send)
         except ClientGone:
             return
         except RouterError as error:
             await send_error(send, error)
+
+    def _answerer(self, method: str, path: str) -> Answerer | None:
+        """Who answers a request that is read; None where it is passed on as it is."""
+        if method == "POST":
+            return next((answer for suffix, answer in POSTS if path.endswith(suffix)), None)
+        if method != "GET" or not path.startswith(MODELS) or not listing.offered(self.services):
+            return None
+        name = path.removeprefix(MODELS)
+        if not name:
+            return listing.models
+        # A model that is not ours is the upstream's to know.
+        known = name[1:] in self.services.local_models or not self.services.upstream
+        return functools.partial(listing.model, name=name[1:]) if name[0] == "/" and known else None
 
     def _admit(self, path: str, headers: Sequence[Header], *, own: bool) -> None:
         """Raise for a request that may not be made; embedded and without keys, that is the app's business."""

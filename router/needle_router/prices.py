@@ -43,6 +43,10 @@ class Prices:
         self._overrides = dict(overrides)
         self._listed = functools.lru_cache(maxsize=256)(_listed_price)
 
+    def warm(self) -> None:
+        """Read the price list once, in a thread of its own: its import takes longer than a request should wait."""
+        self._listed("gpt-4o")
+
     def cost_usd(self, model: str, usage: Usage) -> float | None:
         """The cost of one answer in USD; None when the model has no known price."""
         price = self._overrides.get(model) or self._overrides.get(model.rpartition("/")[2])
