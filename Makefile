@@ -12,7 +12,7 @@ ARGS ?=
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(READY): requirements/dev.txt pyproject.toml
 	@test -n "$(PYTHON)" || { echo "needle-router needs Python 3.11 or newer: set PYTHON=/path/to/python"; exit 1; }
@@ -29,6 +29,25 @@ demo: $(READY)  ## the main job with a tiny model and a demo upstream: no key, n
 
 test: $(READY)  ## the tests (ARGS="-k word" passes options on)
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+
+CLIENTS := .clients
+CLIENT_ENVS := $(patsubst tests/clients/requirements/%.txt,$(CLIENTS)/%/.ready,$(wildcard tests/clients/requirements/*.txt))
+
+$(CLIENTS)/%/.ready: tests/clients/requirements/%.txt | $(READY)
+	@echo "setting up $(@D) (once)"
+	@$(BIN)/python -m venv --clear $(@D)
+	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@touch $@
+
+$(CLIENTS)/node/.ready: tests/clients/node/package.json tests/clients/node/package-lock.json
+	@echo "setting up $(@D) (once)"
+	@mkdir -p $(@D)
+	@cp $^ $(@D)
+	@cd $(@D) && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@touch $@
+
+test-clients: $(READY) $(CLIENT_ENVS) $(CLIENTS)/node/.ready  ## real client libraries through a real router (needs npm; ARGS="--write-docs" records the results)
+	@$(BIN)/python -m tests.clients.run $(ARGS)
 
 lint: $(READY)  ## format, lint, types, import contracts, generated docs
 	$(BIN)/ruff format --check .
@@ -57,8 +76,12 @@ lock:  ## write the lock files anew
 		--no-emit-index-url pyproject.toml --extra demo --group dev -o requirements/dev.txt
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 		--no-emit-index-url --group build -o requirements/build.txt
+	@for wanted in tests/clients/requirements/*.in; do \
+		$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+			--no-emit-index-url $$wanted -o $${wanted%.in}.txt || exit 1; done
+	cd tests/clients/node && npm install --package-lock-only --ignore-scripts --no-audit --no-fund
 
 clean:  ## remove what the other targets made
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(CLIENTS) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
-.PHONY: help setup demo test lint docs format bench lock clean
+.PHONY: help setup demo test test-clients lint docs format bench lock clean
