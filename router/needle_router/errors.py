@@ -4,10 +4,15 @@
     ├── ConfigError                      (stops the start, exit 2)
     ├── BadRequest                  400  the client's request cannot be served
     │   ├── BodyTooLarge            413  body_too_large
-    │   └── BadTarget               400  bad_request_target
+    │   ├── BadTarget               400  bad_request_target
+    │   ├── TargetTooLong           414  target_too_long
+    │   ├── HeadTooLarge            431  headers_too_large
+    │   └── ClientTooSlow           408  request_timeout
+    ├── TooManyConnections          503  too_many_connections
     ├── Unauthorized                401  invalid_api_key
     ├── Forbidden                   403  forbidden
     ├── NotFound                    404  unknown_url
+    │   └── ModelNotFound           404  model_not_found
     ├── WebSocketRefused            426  websocket_unsupported
     ├── LoopDetected                508  loop_detected
     ├── EngineError                 502  engine_error      (seen by clients only without an upstream)
@@ -75,6 +80,30 @@ class BadTarget(BadRequest):
     code = "bad_request_target"
 
 
+class TargetTooLong(BadRequest):
+    """The request target is longer than ``server.max_url_kb``."""
+
+    status, code = 414, "target_too_long"
+
+
+class HeadTooLarge(BadRequest):
+    """The header fields are more than ``server.max_headers`` or ``server.max_header_kb`` allow."""
+
+    status, code = 431, "headers_too_large"
+
+
+class ClientTooSlow(BadRequest):
+    """The request did not arrive within ``server.header_timeout_s`` and ``server.body_timeout_s``."""
+
+    status, code, retryable = 408, "request_timeout", True
+
+
+class TooManyConnections(RouterError):
+    """All of ``server.max_connections`` are taken."""
+
+    status, code, retryable = 503, "too_many_connections", True
+
+
 class Unauthorized(RouterError):
     """A router key is configured and the request did not carry it."""
 
@@ -91,6 +120,12 @@ class NotFound(RouterError):
     """No such endpoint here."""
 
     status, code, type = 404, "unknown_url", "invalid_request_error"
+
+
+class ModelNotFound(NotFound):
+    """No model of that name is served here."""
+
+    code = "model_not_found"
 
 
 class WebSocketRefused(RouterError):

@@ -11,6 +11,7 @@ from needle_router.cli.logs import OneLine, printable
 from needle_router.cli.options import Settings
 from needle_router.cli.server import uvicorn_options
 from needle_router.cli.strict import StrictProtocol
+from needle_router.cli.strict_gate import Gate
 from needle_router.config import Config
 from needle_router.config.keys import FLAGS, KEYS
 
@@ -60,8 +61,9 @@ def test_log_lines_cannot_be_forged():
 
 
 def test_uvicorn_adds_nothing_to_answers_and_believes_no_forwarded_header():
-    options = uvicorn_options(Config())
+    gate = Gate()
+    options = uvicorn_options(Config(), gate)
     off = ("access_log", "date_header", "server_header", "proxy_headers")
     assert [name for name in off if options[name]] == []
-    assert options["http"] is StrictProtocol
+    assert (options["http"].func, options["http"].keywords) == (StrictProtocol, {"gate": gate})
     assert options["timeout_graceful_shutdown"] == 600

@@ -7,6 +7,7 @@ Content-Length and Transfer-Encoding, which h11 passes on (request smuggling).
 from __future__ import annotations
 
 import asyncio
+import functools
 import signal
 import socket
 from types import FrameType
@@ -16,14 +17,12 @@ import uvicorn
 
 from needle_router.cli.listen import BACKLOG
 from needle_router.cli.strict import StrictProtocol
+from needle_router.cli.strict_gate import Gate
 from needle_router.config.schema import Config
 
 if TYPE_CHECKING:
     from needle_router.cli.reload import Reloading
     from needle_router.middleware import NeedleRouter
-
-#: Longer than the 60 s for which load balancers keep idle connections, so that they close first.
-KEEP_ALIVE_S = 75
 
 
 class Server(uvicorn.Server):
@@ -35,11 +34,13 @@ class Server(uvicorn.Server):
     """
 
     def __init__(self, router: NeedleRouter | Reloading, config: Config) -> None:
-        super().__init__(uvicorn.Config(router, **uvicorn_options(config)))
+        self.gate = Gate(config.server)
+        super().__init__(uvicorn.Config(router, **uvicorn_options(config, self.gate)))
         self.router = router
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, and from then on let SIGHUP reload."""
+        asyncio.get_running_loop().set_exception_handler(self.gate.on_loop_error)
         await super().startup(sockets)
         ask = getattr(self.router, "ask", None)
         if ask is not None and hasattr(signal, "SIGHUP"):
@@ -54,11 +55,11 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
 
-def uvicorn_options(config: Config) -> dict[str, Any]:
-    """Everything uvicorn is told."""
+def uvicorn_options(config: Config, gate: Gate | None = None) -> dict[str, Any]:
+    """Everything uvicorn is told; `gate` keeps the server's connections, by default a new one."""
     return {
         "loop": "auto",  # uvloop where it is installed
-        "http": StrictProtocol,
+        "http": functools.partial(StrictProtocol, gate=gate or Gate(config.server)),
         # A WebSocket upgrade is then answered as the plain GET that it also is; clients fall back on that.
         "ws": "none",
         "lifespan": "on",
@@ -70,6 +71,5 @@ def uvicorn_options(config: Config) -> dict[str, Any]:
         # X-Forwarded-* from anybody would otherwise change what the router believes of its client.
         "proxy_headers": False,
         "backlog": BACKLOG,
-        "timeout_keep_alive": KEEP_ALIVE_S,
         "timeout_graceful_shutdown": config.server.drain_timeout_s,
     }

@@ -1,37 +1,300 @@
 """The server's reading of requests, stricter than uvicorn's where a proxy has to be.
 
-By the time an app is called, httptools has reduced an absolute-form target to its path and let a second Host pass; what
-the client meant by them cannot be told any more, so they are refused here.
+By the time an app is called, httptools has reduced an absolute-form target to its path, let a second Host pass and put
+trailers among the headers; what the client meant cannot be told any more, so it is settled here. So are the limits that
+uvicorn lacks: bytes and number of header fields, length of the target, number of connections, and how long a client may
+keep the server waiting (`strict_gate`).
+
+A request that is refused is the last one of its connection. It is answered after those before it, if it can be: where
+one of them is still being answered, the connection ends with that answer.
 """
 
 from __future__ import annotations
 
-import orjson
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+import asyncio
+from http import HTTPStatus
+from typing import Any
 
-from needle_router.errors import BadRequest, BadTarget, envelope
+import httptools
+import orjson
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.server import ServerState
+
+from needle_router.cli.strict_gate import ANSWER, BODY, HEAD, IDLE, LINGER, Gate
+from needle_router.errors import (
+    BadRequest,
+    BadTarget,
+    ClientTooSlow,
+    HeadTooLarge,
+    RouterError,
+    TargetTooLong,
+    TooManyConnections,
+    envelope,
+)
+
+VERSIONS = ("1.0", "1.1")
+#: Fields with a rule of their own.
+RULED = frozenset((b"host", b"transfer-encoding", b"content-length"))
+#: The colon, the blank and the line end of a field.
+FIELD_OVERHEAD = 4
+UNREADABLE = "The request is not one that can be read in one way only: see RFC 9112, sections 3 and 6."
 
 
 class StrictProtocol(HttpToolsProtocol):
-    """uvicorn's httptools protocol with its 400s in OpenAI's shape."""
+    """uvicorn's httptools protocol with limits, deadlines, and refusals in OpenAI's shape.
+
+    `gate` is shared by the connections of a server; without one the connection has the default limits for itself.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+        *,
+        gate: Gate | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self.gate = gate or Gate()
+        self.phase = IDLE
+        self.since = 0.0
+        #: Bytes that came since the last that led to something.
+        self.loose_bytes = 0
+        #: True once nothing more is read from this client.
+        self.deaf = False
+        self.fault: RouterError | None = None
+        self.running: RequestResponseCycle | None = None
+
+    # ------------------------------------------------------------------------------------------- the connection
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
+        """Take the connection in, or say that there are too many."""
+        if self.gate.enter(self):
+            super().connection_made(transport)
+            return
+        self.transport, self.deaf = transport, True
+        limit = self.gate.limits.max_connections
+        self._say(TooManyConnections(f"All {limit} connections of this router are taken (server.max_connections)."))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        self.gate.leave(self)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what came, as long as it makes sense and stays within the limits."""
+        if self.deaf:
+            return
+        self.loose_bytes += len(data)
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            # The app answers the request as the plain one that it also is. What follows may be in another protocol.
+            self.deaf = True
+            self.cycle.keep_alive = False
+        except httptools.HttpParserError:
+            self._refuse(self.fault or BadRequest(UNREADABLE))
+        else:
+            # Fields, chunk extensions and trailers without an end are kept by the parser, which has no limit itself.
+            if self.loose_bytes > self.gate.max_head_bytes:
+                self._refuse(self._too_long())
+
+    def waits_for_us(self) -> bool:
+        """Whether the client cannot send: reading is paused, or it waits for our 100."""
+        if self.phase not in (HEAD, BODY):
+            return False
+        return self.flow.read_paused or (self.phase == BODY and self.cycle.waiting_for_100_continue)
+
+    def expire(self) -> None:
+        """End what the client does not end."""
+        limits = self.gate.limits
+        if self.phase == HEAD:
+            text = f"The head of the request took longer than {limits.header_timeout_s:g} s"
+            self._refuse(ClientTooSlow(f"{text} (server.header_timeout_s)."))
+        elif self.phase == BODY:
+            text = f"No further piece of the body came within {limits.body_timeout_s:g} s"
+            self._refuse(ClientTooSlow(f"{text} (server.body_timeout_s)."))
+        elif self.phase == LINGER:
+            self.transport.abort()
+        else:
+            self.transport.close()
+
+    # ----------------------------------------------------------------------------------------- parser callbacks
+
+    def on_message_begin(self) -> None:
+        """The first byte of a request."""
+        super().on_message_begin()
+        self.phase, self.since = HEAD, self.gate.now
 
     def on_headers_complete(self) -> None:
-        """Check what the app will not see. An error raised here makes the parser stop, and the answer a 400."""
-        if not self.url.startswith(b"/"):
-            raise BadTarget("only origin-form targets are served")
-        hosts = sum(name == b"host" for name, _ in self.headers)
-        # RFC 9112 section 3.2: exactly one, and none only before HTTP/1.1.
-        if hosts > 1 or (hosts == 0 and self.parser.get_http_version() != "1.0"):
-            raise BadRequest("the request needs exactly one Host")
+        """Check what the app will not see. An error raised here makes the parser stop."""
+        self.fault = self._fault()
+        if self.fault is not None:
+            raise self.fault
         super().on_headers_complete()
+        # Trailers would join the header fields, after those were checked; so they go nowhere.
+        self.headers = []
+        self.phase, self.since, self.loose_bytes = BODY, self.gate.now, 0
 
-    def send_400_response(self, msg: str) -> None:
-        """Say that the request could not be read, and close."""
-        error = BadRequest("The request is not one that can be read in one way only: see RFC 9112, sections 3 and 6.")
-        body = orjson.dumps(envelope(error))
-        head = (
-            b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: %d\r\n"
-            b"x-should-retry: false\r\nconnection: close\r\n\r\n" % len(body)
+    def on_body(self, body: bytes) -> None:
+        """A piece of the body; what still comes after the answer buys no more time."""
+        super().on_body(body)
+        self.loose_bytes = 0
+        if not self.cycle.response_complete:
+            self.since = self.gate.now
+
+    def on_message_complete(self) -> None:
+        """The last byte of a request."""
+        super().on_message_complete()
+        self.loose_bytes = 0
+        self.phase, self.since = IDLE if self.cycle.response_complete else ANSWER, self.gate.now
+
+    def on_response_complete(self) -> None:
+        """The end of an answer; as in uvicorn, but for its timer."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+        else:
+            self.since = self.gate.now
+            if self.phase == ANSWER:
+                self.phase = IDLE
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self.running = cycle
+        if cycle.scope["http_version"] == "1.0":
+            app = without_chunks(app, cycle)
+        super()._start_asgi_task(cycle, app)
+
+    # ----------------------------------------------------------------------------------------------------- rules
+
+    def _fault(self) -> RouterError | None:
+        """What is wrong with the head that was just read."""
+        gate = self.gate
+        if len(self.url) > gate.max_url_bytes:
+            return self._too_long()
+        size = len(self.url)
+        ruled: dict[bytes, list[bytes]] = {}
+        for name, value in self.headers:
+            size += len(name) + len(value) + FIELD_OVERHEAD
+            if name in RULED:
+                ruled.setdefault(name, []).append(value)
+        if size > gate.max_head_bytes:
+            return self._too_long()
+        if len(self.headers) > gate.limits.max_headers:
+            count = len(self.headers)
+            return HeadTooLarge(
+                f"The request has {count} header fields; {gate.limits.max_headers} are allowed (server.max_headers)."
+            )
+        if not self.url.startswith(b"/"):
+            return BadTarget("Only targets in origin-form, which begin with a slash, are served.")
+        return self._ambiguity(ruled)
+
+    def _ambiguity(self, ruled: dict[bytes, list[bytes]]) -> RouterError | None:
+        """Which rule of RFC 9112 the message breaks that others might read over."""
+        version = self.parser.get_http_version()
+        if version not in VERSIONS:
+            return BadRequest(f"This is HTTP/{version}; HTTP/1.1 and HTTP/1.0 are served here.")
+        hosts = len(ruled.get(b"host", ()))
+        # Section 3.2: exactly one, and none only before HTTP/1.1.
+        if hosts > 1 or (hosts == 0 and version != "1.0"):
+            return BadRequest("The request needs exactly one Host.")
+        codings = ruled.get(b"transfer-encoding")
+        # Section 6.1: other codings may be refused, and HTTP/1.0 has none.
+        if codings and (version == "1.0" or [coding.lower() for coding in codings] != [b"chunked"]):
+            return BadRequest("The only Transfer-Encoding that is read is one `chunked`, in HTTP/1.1.")
+        # httptools would end such a message before its body.
+        if self.parser.should_upgrade() and (codings or ruled.get(b"content-length", [b"0"]) != [b"0"]):
+            return BadRequest("A request with Upgrade cannot have a body here.")
+        return None
+
+    def _too_long(self) -> RouterError:
+        limits = self.gate.limits
+        if self.phase == HEAD and len(self.url) > self.gate.max_url_bytes:
+            return TargetTooLong(
+                f"The request target is longer than {limits.max_url_kb:g} KB, the most that is read "
+                "(server.max_url_kb)."
+            )
+        return HeadTooLarge(
+            f"The header fields are larger than {limits.max_header_kb:g} KB, the most that is read "
+            "(server.max_header_kb)."
         )
-        self.transport.write(head + body)
-        self.transport.close()
+
+    # -------------------------------------------------------------------------------------------------- refusing
+
+    def _refuse(self, error: RouterError) -> None:
+        """Read no more; say why, if the client can take it for the answer to this request."""
+        self.deaf = True
+        own = self.cycle if self.phase == BODY else None
+        if own is not None and own is self.running:
+            self._end_running(own, error)
+            return
+        if own is not None:
+            self.pipeline.popleft()  # its own place in the queue, which it got when its head was read
+        last = self.pipeline[0][0] if self.pipeline else self.running
+        if last is None or last.response_complete:
+            self._say(error)
+        else:
+            last.keep_alive, self.phase = False, ANSWER
+
+    def _end_running(self, cycle: RequestResponseCycle, error: RouterError) -> None:
+        """The request under way turned out to be broken."""
+        told = cycle.response_started
+        cycle.disconnected = True
+        cycle.message_event.set()
+        self.flow.resume_writing()
+        if told:
+            self.transport.close()
+        else:
+            self._say(error)
+
+    def _say(self, error: RouterError) -> None:
+        """Write the refusal, and close."""
+        self.transport.write(refusal(error))
+        if not self.gate.linger(self) or not self.transport.can_write_eof():
+            self.transport.close()
+            return
+        self.transport.write_eof()
+        if self.flow is not None:
+            self.flow.resume_reading()
+
+
+def refusal(error: RouterError) -> bytes:
+    """The whole answer to a request that is not served, which is the last one of its connection."""
+    body = orjson.dumps(envelope(error))
+    fields = [
+        f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}",
+        "content-type: application/json",
+        f"content-length: {len(body)}",
+        f"x-should-retry: {'true' if error.retryable else 'false'}",
+        *(["retry-after: 1"] if error.status == HTTPStatus.SERVICE_UNAVAILABLE else []),
+        "connection: close",
+    ]
+    return "\r\n".join((*fields, "", "")).encode("ascii") + body
+
+
+def without_chunks(app: ASGIApp, cycle: RequestResponseCycle) -> ASGIApp:
+    """`app` for an HTTP/1.0 client, which knows no chunks: a body of unknown length ends with the connection."""
+
+    async def answering(scope: Scope, receive: Receive, send: Send) -> None:
+        sized = True
+
+        async def plainly(message: Message) -> None:
+            nonlocal sized
+            if message["type"] == "http.response.start":
+                sized = any(name.lower() == b"content-length" for name, _ in message.get("headers", ()))
+                if not sized:
+                    cycle.chunked_encoding = False
+            elif not sized:
+                # uvicorn counts down from what was announced, to nothing at the end.
+                cycle.expected_content_length = len(message.get("body", b""))
+            await send(message)
+
+        await app(scope, receive, plainly)
+
+    return answering

@@ -23,6 +23,13 @@ class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     expose: Literal["body", "headers", "none"] = "body"
     list_local_model: bool = False
     drain_timeout_s: float = 600
+    header_timeout_s: float = 15
+    body_timeout_s: float = 60
+    idle_timeout_s: float = 75
+    max_header_kb: float = 64
+    max_headers: int = 200
+    max_url_kb: float = 16
+    max_connections: int = 1000
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
 
