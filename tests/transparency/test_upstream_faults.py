@@ -249,6 +249,27 @@ async def test_reliability_28_hop_by_hop_fields_end_on_both_ways_and_odd_ones_pa
     assert [pair for pair in seen.headers if pair[0] not in (b"host", b"via")] == back
 
 
+UNUSABLE = {
+    "a status that HTTP does not have": b"HTTP/1.1 600 X\r\ncontent-length: 2\r\n\r\nok",
+    "a transfer coding beside chunked": (
+        b"HTTP/1.1 200 X\r\ntransfer-encoding: gzip, chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"
+    ),
+    "a transfer coding alone": b"HTTP/1.1 200 X\r\ntransfer-encoding: gzip\r\n\r\nok",
+    "a folded field": b"HTTP/1.1 200 X\r\nx-a: 1\r\n 2\r\ncontent-length: 2\r\n\r\nok",
+    "a zero in a field": b"HTTP/1.1 200 X\r\nx-a: 1\x002\r\ncontent-length: 2\r\n\r\nok",
+    "a line break in a field": b"HTTP/1.1 200 X\r\nx-a: 1\r2\r\ncontent-length: 2\r\n\r\nok",
+    "a blank before the colon": b"HTTP/1.1 200 X\r\nx-a : 1\r\ncontent-length: 2\r\n\r\nok",
+}
+
+
+@pytest.mark.parametrize("raw", UNUSABLE.values(), ids=UNUSABLE)
+async def test_reliability_28_a_head_that_cannot_be_passed_on_is_a_502(tmp_path, raw):
+    async with whole_router(tmp_path, raw) as whole:
+        got = await ask(whole.url, asking())
+        assert (got.status, code_of(got)) == (502, "upstream_disconnected")
+        await until(lambda: whole.upstream.ended == 1)
+
+
 async def test_reliability_28_headers_beyond_all_measure_are_a_502(tmp_path):
     async with whole_router(tmp_path, answer(200, b"{}", (b"x", b"y" * 300_000))) as whole:
         got = await ask(whole.url, asking())

@@ -164,6 +164,8 @@ class Connection(asyncio.Protocol):
         if status < 200:
             self.headers, self.head_size = [], 0  # an interim answer (RFC 9110 section 15.2)
             return
+        if problem := _unusable(status, self.headers):
+            return self._fail(UpstreamBroken(problem))
         self.status, self.head_done = status, True
         # Asked here, because the parser forgets how the message was framed once it is over.
         self.keep_alive = self.parser.should_keep_alive()
@@ -452,6 +454,18 @@ class Wire:
             connection.abort()
         self._open.clear()
         self._idle.clear()
+
+
+def _unusable(status: int, headers: list[Header]) -> str:
+    """Why a head cannot be passed on, "" if it can.
+
+    A status beyond 599 is no HTTP status (RFC 9110 section 15). A transfer coding other than chunked was not asked for
+    (RFC 9112 section 7.4); with the field dropped on this hop, the client would take the coded bytes for the body.
+    """
+    if status > 599:
+        return f"The upstream's status {status} is none that HTTP has."
+    coded = any(name.lower() == b"transfer-encoding" and value.lower() != CHUNKED for name, value in headers)
+    return "The upstream's answer has a transfer coding that nobody asked for." if coded else ""
 
 
 def _closing(connection: Connection) -> bool:
