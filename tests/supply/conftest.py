@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.engine.conftest import TAGS, fake_libraries  # noqa: F401
+from tests.engine.conftest import TAGS, fake_libraries, native  # noqa: F401
 from tests.supply.hub import REPOS, LoopbackHub, wheel
 
 SOURCES = Path(__file__).parents[2]

@@ -37,6 +37,8 @@ FIRST_DELAY_S = 30.0
 LONGEST_DELAY_S = 1800.0
 FETCH_DEADLINE_S = 3600.0
 POLL_S = 0.1
+#: How long fetched files may take to load before they are looked for again.
+LOADING_S = 60.0
 #: Beside what an engine process may know: how to reach the hub.
 ALLOWED = ("HF_*", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR")
 TRUE = ("1", "ON", "YES", "TRUE")
@@ -102,12 +104,13 @@ class SuppliedEngine:
             if result["ok"]:
                 log.info("%s", result["detail"])
                 self._pool.retry()
-            elif not result["again"]:
+                await self._pause(LOADING_S, model)
+            elif result["again"]:
+                log.warning("%s was not fetched, next try in %g s: %s", model, delay_s, result["detail"])
+                await self._pause(delay_s, model)
+            else:
                 log.error("%s was not fetched: %s", model, result["detail"])
                 return
-            else:
-                log.warning("%s was not fetched, next try in %g s: %s", model, delay_s, result["detail"])
-            await self._pause(delay_s, model)
             delay_s = min(2 * delay_s, LONGEST_DELAY_S)
 
     async def _fetched(self, model: str) -> Mapping[str, Any]:
