@@ -44,6 +44,7 @@ REASONS = MappingProxyType(
         "prefill": "the last message is the assistant's",
         "empty-turn": "there is no user text",
         "prompt-too-long": "the prompt is longer than guards.max_prompt_tokens",
+        "too-many-steps": "replaying the conversation takes more than engine.max_replay_steps",
         "control-marker": "the text spells a chat-template marker",
         "bad-text": "the text cannot be given to the engine (lone surrogate or NUL)",
         # The engine's own outcomes.

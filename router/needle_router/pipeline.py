@@ -105,6 +105,8 @@ class Pipeline:
             prompt_tokens=self.count(task) if readable else 0,
             tokens_exact=self.tokens.exact,
         )
+        if task.replay and len(task.steps) > settings.max_replay_steps:
+            found = replace(found, obstacles=(*found.obstacles, "too-many-steps"))
         return Prepared(asked, catalogue, task, found)
 
     def count(self, task: Task) -> int:
