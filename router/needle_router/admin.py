@@ -1,4 +1,4 @@
-"""The router's own endpoints: health, metrics, status, and the model list of Needle alone. Read-only, no I/O."""
+"""The router's own endpoints: health, metrics and status. Read-only, no I/O."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from starlette.types import Send
 from needle_router._version import __version__
 from needle_router.engine.base import EngineState
 from needle_router.services import Services
-from needle_router.surfaces.chat_answers import models_list
 
 Endpoint = Callable[[Services], tuple[int, bytes, str]]
 JSON = "application/json"
@@ -76,17 +75,6 @@ def metrics(services: Services) -> tuple[int, bytes, str]:
     services.metrics.refresh(services.engine.health(), ledger_dropped=services.ledger.dropped)
     body, kind = services.metrics.render()
     return 200, body, kind
-
-
-def models(services: Services) -> tuple[int, bytes, str]:
-    """GET /v1/models without an upstream."""
-    return 200, models_list((local_model(services),), int(services.started)), JSON
-
-
-def local_model(services: Services) -> str:
-    """The name under which the running model is offered."""
-    name = services.config.engine.model
-    return "tiny-needle" if name == "tiny" else name.rpartition("/")[2].removesuffix(".cact")
 
 
 ENDPOINTS: dict[str, Endpoint] = {

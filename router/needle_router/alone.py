@@ -7,8 +7,9 @@ so, what it can do badly is done and named in `x_needle.warnings`, and a failing
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from needle_policies import Action
 from needle_router.errors import (
     BadRequest,
     EngineBusy,
@@ -23,8 +24,8 @@ from needle_router.reply import Stamp, calls_reply, extension, text_reply
 from needle_router.surfaces.chat_answers import arguments_text
 from needle_router.surfaces.ids import is_local_call_id
 from needle_router.task import EngineFailure, EngineReply
-from needle_router.translate import conversation_steps
-from needle_router.turn import Call, Format, Reply, Turn, Usage
+from needle_router.translate import control_marker, conversation_steps, unreadable
+from needle_router.turn import Call, Choice, Format, Reply, Turn, Usage
 
 #: Obstacles that end in a 400 when there is no upstream: slug -> (what to tell the client, the parameter at fault).
 REFUSED: Mapping[str, tuple[str, str]] = {
@@ -36,7 +37,7 @@ REFUSED: Mapping[str, tuple[str, str]] = {
     "media-input": ("Needle reads text only: remove image, audio and file parts.", "messages"),
     "tool-kind": ("Only function tools can be served; custom and hosted tools cannot.", "tools"),
     "legacy-functions": ("functions and function_call are not served: use tools and tool_choice.", "functions"),
-    "schema-unsupported": ("A tool's schema has a feature that Needle cannot hold", "tools"),
+    "schema-unsupported": ("The schema has a feature that Needle cannot hold", "tools"),
     "control-marker": ("The text spells a chat-template marker of the engine; remove it.", "messages"),
     "bad-text": ("The text holds a NUL character or a lone surrogate; remove it.", "messages"),
     "empty-turn": ("There is no user text to act on.", "messages"),
@@ -63,21 +64,39 @@ class Answered:
     attempt: Attempt
 
 
-class Alone:
-    """Answers turns without an upstream."""
+#: What is said of a schema that has no problem of its own but cannot be a tool's.
+NOT_AN_OBJECT = "its root is not an object with properties"
+REQUIRED_WARNING = "tool_choice required cannot be enforced: Needle decides whether to call a tool"
 
-    def __init__(self, pipeline: Pipeline, *, max_prompt_tokens: int) -> None:
+
+class Alone:
+    """Answers turns without an upstream. More tools than `max_tools` are served with a warning."""
+
+    def __init__(self, pipeline: Pipeline, *, max_prompt_tokens: int, max_tools: int = 20) -> None:
         self.pipeline = pipeline
         self.max_prompt_tokens = max_prompt_tokens
+        self.max_tools = max_tools
 
-    async def answer(self, turn: Turn, stamp: Stamp, *, reason: str, show: bool) -> Answered:
+    async def answer(
+        self, turn: Turn, stamp: Stamp, *, reason: str, show: bool, max_new_tokens: int | None = None
+    ) -> Answered:
         """One reply, or a `RouterError` whose status and code fit what went wrong."""
+        attempt = await self.attempt(turn, max_new_tokens=max_new_tokens)
+        return Answered(self.reply(attempt.prepared, attempt, stamp, reason=reason, show=show), attempt)
+
+    async def attempt(self, turn: Turn, *, system: str | None = None, max_new_tokens: int | None = None) -> Attempt:
+        """Run the engine, or raise; `system` replaces the facts, `max_new_tokens` can only lower the limit."""
         prepared = self.prepare(turn)
+        if system is not None:
+            prepared = with_system(prepared, system)
+        if max_new_tokens is not None:
+            lowered = min(max_new_tokens, prepared.task.max_new_tokens)
+            prepared = replace(prepared, task=replace(prepared.task, max_new_tokens=lowered))
         self.refuse(prepared)
         attempt = await self.pipeline.attempt(prepared)
         if isinstance(attempt.outcome, EngineFailure):
             raise engine_error(attempt.outcome)
-        return Answered(self.reply(prepared, attempt, stamp, reason=reason, show=show), attempt)
+        return attempt
 
     def prepare(self, turn: Turn) -> Prepared:
         """As in the pipeline, but a turn after tool results feeds the conversation, or it would repeat its call."""
@@ -92,8 +111,9 @@ class Alone:
         for slug in (*(("json-object",) if json_mode else ()), *prepared.features.obstacles):
             if slug in REFUSED:
                 message, param = REFUSED[slug]
-                if slug == "schema-unsupported" and prepared.catalogue.problem:
-                    message = f"{message}: {prepared.catalogue.problem}."
+                if slug == "schema-unsupported":
+                    message = f"{message}: {prepared.catalogue.problem or NOT_AN_OBJECT}."
+                    param = "response_format" if is_extraction(prepared) else param
                 raise BadRequest(message, param=param, code=slug.replace("-", "_"))
         steps, most = len(prepared.task.steps), self.pipeline.config.engine.max_replay_steps
         if steps > most:
@@ -118,12 +138,11 @@ class Alone:
         assert attempt.findings is not None
         assert isinstance(attempt.outcome, EngineReply)
         turn, envelope, calls = prepared.turn, attempt.envelope, attempt.findings.calls
-        served = [slug for slug in turn.obstacles if slug != "tool-result-turn"]
-        warnings = tuple(dict.fromkeys((*turn.warnings, *served, *attempt.evidence.failures)))
+        warnings = self.warnings(attempt)
         shown = extension(envelope, attempt.outcome, route="local", reason=reason, warnings=warnings)
         extra = shown if show else None
         words = "" if calls else envelope.reasoning or ""
-        usage = self.usage(prepared, calls, words)
+        usage = count_usage(self.pipeline, prepared, calls, words)
         if turn.response_format.kind is Format.JSON_SCHEMA and prepared.features.extraction:
             content = arguments_text(calls[0].arguments) if calls else None
             refusal = None if calls else envelope.reasoning or "Nothing in the text fits the schema."
@@ -134,9 +153,40 @@ class Alone:
             return calls_reply(turn, calls, stamp, usage=usage, reasoning=envelope.reasoning, extra=extra)
         return text_reply(turn, stamp, content=words, usage=usage, reasoning=envelope.reasoning, extra=extra)
 
-    def usage(self, prepared: Prepared, calls: tuple[Call, ...], words: str) -> Usage:
-        """Tokens of what was read and written, exact when the model's tokenizer is at hand."""
-        return count_usage(self.pipeline, prepared, calls, words)
+    def warnings(self, attempt: Attempt) -> tuple[str, ...]:
+        """Everything that was served although an upstream, if there were one, would have been asked instead."""
+        prepared, turn = attempt.prepared, attempt.prepared.turn
+        served = [slug for slug in prepared.features.obstacles if slug != "tool-result-turn"]
+        if len(prepared.catalogue.tools) > self.max_tools:
+            served.append("too-many-tools")
+        if turn.tool_choice.mode is Choice.REQUIRED:
+            served.append(REQUIRED_WARNING)
+        doubts = (*attempt.evidence.failures, *self.unsure(attempt))
+        return tuple(dict.fromkeys((*turn.warnings, *served, *doubts)))
+
+    def unsure(self, attempt: Attempt) -> tuple[str, ...]:
+        """Why the policies would not answer these calls even though every check passed, if they would not."""
+        evidence = replace(attempt.evidence, failures=())
+        if not evidence.calls:
+            return ()
+        decision = self.pipeline.policies.judge(attempt.prepared.features, self.pipeline.situation("on"), evidence)
+        return (decision.reason,) if decision.action is Action.FORWARD and decision.reason != "no-policy" else ()
+
+
+def is_extraction(prepared: Prepared) -> bool:
+    """Whether structured output without tools was asked for, if only by a schema that cannot be served."""
+    return prepared.features.extraction or not prepared.turn.tools
+
+
+def with_system(prepared: Prepared, system: str) -> Prepared:
+    """The same request with `system` as it stands in place of the facts."""
+    found: tuple[str, ...] = ()
+    if unreadable(system):
+        found = ("bad-text",)
+    elif control_marker(system):
+        found = ("control-marker",)
+    features = replace(prepared.features, obstacles=(*prepared.features.obstacles, *found), prompt_tokens=0)
+    return replace(prepared, task=replace(prepared.task, system=system), features=features)
 
 
 def count_usage(pipeline: Pipeline, prepared: Prepared, calls: tuple[Call, ...], words: str = "") -> Usage:

@@ -27,7 +27,7 @@ from needle_router.metrics import Metrics
 from needle_router.pipeline import Pipeline, Verdict, World
 from needle_router.prices import Prices
 from needle_router.records import Totals
-from needle_router.services import Services
+from needle_router.services import Services, local_name
 from needle_router.supply.background import supplied
 from needle_router.surfaces.chat import Unreadable, parse
 from needle_router.tokens import counter_for, window_of
@@ -54,14 +54,14 @@ def build(
         config=config,
         engine=engine,
         pipeline=pipeline,
-        alone=Alone(pipeline, max_prompt_tokens=prompt_limit(policies, room)),
+        alone=Alone(pipeline, max_prompt_tokens=prompt_limit(policies, room), max_tools=guards_of(policies).max_tools),
         tokens=tokens,
         prices=Prices(config.prices),
         totals=Totals(),
         metrics=Metrics(version=__version__, backend=config.engine.backend),
         ledger=Ledger(ledger_path(config, environ), retention_days=config.ledger.retention_days),
         upstream=upstream,
-        local_models=frozenset(LOCAL_MODELS),
+        local_models=frozenset((*LOCAL_MODELS, local_name(config.engine.model))),
     )
 
 
@@ -90,9 +90,14 @@ def within(table: dict[str, Any], room: int | None) -> dict[str, Any]:
 
 
 def prompt_limit(policies: Cascade, room: int | None) -> int:
-    """The longest prompt in tokens: the guards' limit, or their default where none are configured."""
-    guards = next((policy for policy in policies.policies if isinstance(policy, Guards)), Guards())
-    return guards.max_prompt_tokens if room is None else min(guards.max_prompt_tokens, room)
+    """The longest prompt in tokens."""
+    limit = guards_of(policies).max_prompt_tokens
+    return limit if room is None else min(limit, room)
+
+
+def guards_of(policies: Cascade) -> Guards:
+    """The configured guards, or their defaults where there are none."""
+    return next((policy for policy in policies.policies if isinstance(policy, Guards)), Guards())
 
 
 def prompt_room(config: Config, model: Path | None) -> int | None:

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from needle_policies import Action
 from needle_router.alone import count_usage
 from needle_router.compare import compare
-from needle_router.errors import BadRequest, BodyTooLarge, RouterError, UpstreamBroken
+from needle_router.errors import BadRequest, BodyTooLarge, EngineUnavailable, RouterError, UpstreamBroken
 from needle_router.forward.answer import send_error
 from needle_router.forward.inner import hung_up, replay
 from needle_router.merging import merged_answer
@@ -26,8 +26,9 @@ from needle_router.pipeline import Attempt, Verdict
 from needle_router.records import DecisionRecord, content_of
 from needle_router.reply import calls_reply, extension, text_reply
 from needle_router.services import Services
-from needle_router.surfaces.chat import Unreadable, parse
-from needle_router.surfaces.chat_answers import arguments_text, chunks, render
+from needle_router.surfaces import chat, chat_answers, completions
+from needle_router.surfaces.base import Surface, Unreadable
+from needle_router.surfaces.chat_answers import arguments_text
 from needle_router.surfaces.chat_read import answered_calls
 from needle_router.task import EngineReply
 from needle_router.turn import Reply, Turn, Usage
@@ -41,6 +42,11 @@ STREAM_HEADERS: tuple[Header, ...] = (
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),
 )
+JSON_HEADERS: tuple[Header, ...] = ((b"content-type", b"application/json"),)
+CHAT = Surface(chat.parse, chat_answers.render, chat_answers.chunks)
+COMPLETIONS = Surface(completions.parse, completions.render, completions.chunks, routed=False)
+#: Of requests that are no chat completion, and so are passed on.
+PASSED = Verdict(Action.FORWARD, "not-chat")
 
 
 class ClientGone(Exception):
@@ -67,6 +73,7 @@ class Exchange:
     receive: Receive
     send: Send
     headers: Sequence[Header]
+    surface: Surface = CHAT
     timing: Timing = field(init=False)
 
     def __post_init__(self) -> None:
@@ -76,19 +83,23 @@ class Exchange:
         """Answer the request."""
         mode = self.mode()
         if mode in ("off", "force-upstream"):
+            if not self.services.upstream:
+                raise EngineUnavailable("There is no upstream to pass the request to, and nothing is answered locally.")
             return await self.forward(
                 Verdict(Action.FORWARD, "mode-off" if mode == "off" else mode), None, self.receive
             )
         if not self.inspectable():
             return await self.forward(Verdict(Action.FORWARD, "encoded-body"), None, self.receive)
-        raw = await read_body(self.receive, self.headers, int(self.services.config.server.max_body_mb * 1024 * 1024))
-        parsed = parse(raw)
+        raw = await self.body()
+        parsed = self.surface.parse(raw)
         if isinstance(parsed, Unreadable):
             if not self.services.upstream:
                 raise BadRequest(f"The request body cannot be read: {parsed.detail}.", code="invalid_body")
             return await self.forward(Verdict(Action.FORWARD, parsed.reason), None, replay(raw, self.receive))
         if parsed.model in self.services.local_models or not self.services.upstream:
             return await self.answer_alone(parsed)
+        if not self.surface.routed:
+            return await self.forward(PASSED, parsed, replay(raw, self.receive))
         verdict = await self.decided(parsed, mode)
         match verdict.action:
             case Action.ANSWER:
@@ -97,6 +108,10 @@ class Exchange:
                 await self.merge(verdict, parsed, raw)
             case Action.FORWARD:
                 await self.forward(verdict, parsed, replay(raw, self.receive))
+
+    async def body(self) -> bytes:
+        """The whole body; raises `BodyTooLarge` and `ClientGone`."""
+        return await read_body(self.receive, self.headers, int(self.services.config.server.max_body_mb * 1024 * 1024))
 
     # ------------------------------------------------------------------ deciding
 
@@ -154,35 +169,51 @@ class Exchange:
 
     async def answer(self, verdict: Verdict, turn: Turn, reply: Reply) -> None:
         """Send a reply of our own."""
-        headers = self.own_headers(verdict, "local")
         if turn.stream:
-            body = b"".join(chunks(reply, include_usage=turn.include_usage))
-            kind: Sequence[Header] = STREAM_HEADERS
+            body = b"".join(self.surface.chunks(reply, include_usage=turn.include_usage))
+            await self.deliver(verdict, turn, body, STREAM_HEADERS, saved=reply.usage)
         else:
-            body = render(reply)
-            kind = ((b"content-type", b"application/json"),)
+            await self.deliver(verdict, turn, self.surface.render(reply), JSON_HEADERS, saved=reply.usage)
+
+    async def deliver(
+        self, verdict: Verdict, turn: Turn, body: bytes, kind: Sequence[Header], *, saved: Usage | None = None
+    ) -> None:
+        """Send the bytes of a local answer, and note it."""
+        headers = self.own_headers(verdict, "local")
         length = (b"content-length", str(len(body)).encode())
         extra: list[Header] = [*kind, length, (b"x-request-id", self.request_id().encode()), *headers]
         await self.send({"type": "http.response.start", "status": 200, "headers": extra})
         await self.send({"type": "http.response.body", "body": body})
-        self.record("local", verdict, turn, status=200, saved=reply.usage)
+        self.record("local", verdict, turn, status=200, saved=saved)
 
     async def answer_alone(self, turn: Turn) -> None:
         """Needle alone: no upstream, or the request names the local model."""
-        reason = "local-model" if self.services.upstream else "no-upstream"
         show = self.services.config.server.expose == "body"
-        work = self.services.alone.answer(turn, self.services.stamp(), reason=reason, show=show)
+        work = self.services.alone.answer(turn, self.services.stamp(), reason=self.alone_reason, show=show)
+        answered = await self.asked_alone(turn, work)
+        if answered is not None:
+            await self.answer(self.alone_verdict(answered.attempt), turn, answered.reply)
+
+    @property
+    def alone_reason(self) -> str:
+        """Why Needle answers alone."""
+        return "local-model" if self.services.upstream else "no-upstream"
+
+    async def asked_alone(self, turn: Turn, work: Coroutine[Any, Any, T]) -> T | None:
+        """What `work` gives; where it raises, the client has its error and there is nothing left to answer."""
         try:
-            answered = await unless_gone(self.receive, work)
+            return await unless_gone(self.receive, work)
         except RouterError as error:
-            verdict = Verdict(Action.FORWARD, reason)
+            verdict = Verdict(Action.FORWARD, self.alone_reason)
             await send_error(self.send, error, headers=self.own_headers(verdict, "local"))
             self.record("local", verdict, turn, status=error.status, error=error.code)
-            return
-        self.timing.engine_s = answered.attempt.outcome.compute_s
-        self.timing.queue_s = answered.attempt.outcome.queue_wait_s
-        verdict = Verdict(Action.ANSWER, reason, prepared=answered.attempt.prepared, attempt=answered.attempt)
-        await self.answer(verdict, turn, answered.reply)
+            return None
+
+    def alone_verdict(self, attempt: Attempt) -> Verdict:
+        """The verdict of an answer of Needle alone; its engine time is noted."""
+        self.timing.engine_s = attempt.outcome.compute_s
+        self.timing.queue_s = attempt.outcome.queue_wait_s
+        return Verdict(Action.ANSWER, self.alone_reason, prepared=attempt.prepared, attempt=attempt)
 
     # ---------------------------------------------------------------- forwarding
 

@@ -29,6 +29,11 @@ def random_text(length: int) -> str:
     return "".join(secrets.choice(ALPHABET) for _ in range(length))
 
 
+def local_name(model: str) -> str:
+    """The name under which the model of `engine.model` is offered."""
+    return "tiny-needle" if model == "tiny" else model.rpartition("/")[2].removesuffix(".cact")
+
+
 @dataclass(slots=True)
 class Services:
     """Everything a request may use. `upstream` says whether somebody answers what Needle cannot."""

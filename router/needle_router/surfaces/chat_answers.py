@@ -162,9 +162,3 @@ def chunks(reply: Reply, *, include_usage: bool) -> Iterator[bytes]:
     if include_usage:
         yield writer.usage(usage_object(reply.usage))
     yield DONE
-
-
-def models_list(identifiers: tuple[str, ...], created: int) -> bytes:
-    """GET /v1/models."""
-    rows = [{"id": name, "object": "model", "created": created, "owned_by": "needle-router"} for name in identifiers]
-    return dump({"object": "list", "data": rows})
