@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -28,6 +27,7 @@ from needle_router.pipeline import Pipeline, Verdict, World
 from needle_router.prices import Prices
 from needle_router.records import Totals
 from needle_router.services import Services, local_name
+from needle_router.spend import Spend, local_now
 from needle_router.supply.background import supplied
 from needle_router.surfaces.chat import Unreadable, parse
 from needle_router.tokens import counter_for, window_of
@@ -48,7 +48,8 @@ def build(
     tokens = counter_for(model, reads_system=config.engine.model != TINY)
     room = prompt_room(config, model)
     policies = build_cascade(config, room=room)
-    world = World(now=lambda: datetime.datetime.now().astimezone(), spend=lambda: (None, None))
+    spend = Spend()
+    world = World(now=local_now, spend=spend.now)
     pipeline = Pipeline(config=config, engine=engine, policies=policies, tokens=tokens, world=world)
     return Services(
         config=config,
@@ -61,6 +62,7 @@ def build(
         metrics=Metrics(version=__version__, backend=config.engine.backend),
         ledger=Ledger(ledger_path(config, environ), retention_days=config.ledger.retention_days),
         upstream=upstream,
+        spend=spend,
         local_models=frozenset((*LOCAL_MODELS, local_name(config.engine.model))),
     )
 
@@ -133,6 +135,8 @@ async def explain(config: Config, raw: bytes, *, environ: Mapping[str, str] = os
     parsed = parse(raw)
     if isinstance(parsed, Unreadable):
         return {"route": "upstream", "reason": parsed.reason, "detail": parsed.detail}
+    if services.ledger.path is not None:
+        services.spend.load(services.ledger.path)
     await services.engine.start()
     try:
         await wait_until_loaded(services.engine)
@@ -168,7 +172,7 @@ async def wait_until_loaded(engine: Engine, *, timeout_s: float = 60.0) -> Engin
     return engine.health().state
 
 
-ROUTES = {Action.ANSWER: "local", Action.MERGE: "merged", Action.FORWARD: "upstream"}
+ROUTES = {Action.ANSWER: "local", Action.MERGE: "merged", Action.FORWARD: "upstream", Action.REFUSE: "refused"}
 
 
 def explanation(verdict: Verdict) -> dict[str, Any]:

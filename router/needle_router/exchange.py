@@ -17,7 +17,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from needle_policies import Action
 from needle_router.alone import count_usage
 from needle_router.compare import compare
-from needle_router.errors import BadRequest, BodyTooLarge, EngineUnavailable, RouterError, UpstreamBroken
+from needle_router.errors import (
+    BadRequest,
+    BodyTooLarge,
+    BudgetExceeded,
+    EngineUnavailable,
+    RouterError,
+    UpstreamBroken,
+)
 from needle_router.forward.answer import send_error
 from needle_router.forward.inner import hung_up, replay
 from needle_router.merging import merged_answer
@@ -100,13 +107,13 @@ class Exchange:
             return await self.answer_alone(parsed)
         if not self.surface.routed:
             return await self.forward(PASSED, parsed, replay(raw, self.receive))
-        verdict = await self.decided(parsed, mode)
+        verdict = self.services.pipeline.settled(await self.decided(parsed, mode))
         match verdict.action:
             case Action.ANSWER:
                 await self.answer(verdict, parsed, self.local_reply(verdict, parsed, "local"))
             case Action.MERGE:
                 await self.merge(verdict, parsed, raw)
-            case Action.FORWARD:
+            case _:
                 await self.forward(verdict, parsed, replay(raw, self.receive))
 
     async def body(self) -> bytes:
@@ -218,7 +225,10 @@ class Exchange:
     # ---------------------------------------------------------------- forwarding
 
     async def forward(self, verdict: Verdict, turn: Turn | None, receive: Receive) -> None:
-        """Pass the request on, unchanged, and its answer back."""
+        """Pass the request on, unchanged, and its answer back; where the budget is spent, refuse it."""
+        verdict = self.services.pipeline.settled(verdict)
+        if verdict.action is Action.REFUSE:
+            return await self.refuse(verdict, turn)
         self.timing.handed_over = self.services.clock()
         observed = ObservedSend(
             self.send,
@@ -239,13 +249,20 @@ class Exchange:
         if verdict.shadow and turn is not None:
             await self.shadow(verdict, turn, observed, usage)
 
+    async def refuse(self, verdict: Verdict, turn: Turn | None) -> None:
+        """Tell the client that nothing goes to the upstream."""
+        error = BudgetExceeded("The budget for the upstream is spent: the router's daily or monthly cap is reached.")
+        await send_error(self.send, error, headers=self.own_headers(verdict, "local"))
+        self.record("local", verdict, turn, status=error.status, error=error.code)
+
     async def shadow(self, verdict: Verdict, turn: Turn, observed: ObservedSend, usage: Usage | None) -> None:
         """Run the engine now that the client has its answer, and compare."""
         assert verdict.prepared is not None
-        attempt: Attempt | None = None
+        attempt = verdict.attempt
         comparison = ""
         try:
-            attempt = await self.services.pipeline.attempt(verdict.prepared)
+            if attempt is None:
+                attempt = await self.services.pipeline.attempt(verdict.prepared)
             body = observed.copy
             upstream = (
                 answered_calls(observed.content_type, body) if body is not None and observed.status == 200 else None

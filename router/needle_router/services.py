@@ -18,6 +18,7 @@ from needle_router.pipeline import Pipeline
 from needle_router.prices import Prices
 from needle_router.records import DecisionRecord, Totals
 from needle_router.reply import Stamp
+from needle_router.spend import Spend
 from needle_router.surfaces.ids import call_id
 from needle_router.tokens import TokenCounter
 
@@ -49,6 +50,7 @@ class Services:
     ledger: Ledger
     upstream: bool
     local_models: frozenset[str]
+    spend: Spend
     draining: bool = False
     started: float = field(default_factory=time.time)
     now: Callable[[], float] = field(default=time.time)
@@ -72,5 +74,6 @@ class Services:
     def record(self, record: DecisionRecord) -> None:
         """Note a finished request everywhere it counts; never raises into the request."""
         self.totals.add(record)
+        self.spend.add(record.time_s, record.cost_usd)
         self.metrics.observe(record)
         self.ledger.put(record)
