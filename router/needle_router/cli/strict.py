@@ -191,8 +191,9 @@ class StrictProtocol(HttpToolsProtocol):
             return HeadTooLarge(
                 f"The request has {count} header fields; {gate.limits.max_headers} are allowed (server.max_headers)."
             )
-        if not self.url.startswith(b"/"):
-            return BadTarget("Only targets in origin-form, which begin with a slash, are served.")
+        # Of a fragment, which no client sends, nothing would be left for the app to see.
+        if not self.url.startswith(b"/") or b"#" in self.url:
+            return BadTarget("Only targets in origin-form, a path that begins with a slash and a query, are served.")
         return self._ambiguity(ruled)
 
     def _ambiguity(self, ruled: dict[bytes, list[bytes]]) -> RouterError | None:
@@ -206,7 +207,7 @@ class StrictProtocol(HttpToolsProtocol):
             return BadRequest("The request needs exactly one Host.")
         codings = ruled.get(b"transfer-encoding")
         # Section 6.1: other codings may be refused, and HTTP/1.0 has none.
-        if codings and (version == "1.0" or [coding.lower() for coding in codings] != [b"chunked"]):
+        if codings and (version == "1.0" or [coding.strip().lower() for coding in codings] != [b"chunked"]):
             return BadRequest("The only Transfer-Encoding that is read is one `chunked`, in HTTP/1.1.")
         # httptools would end such a message before its body.
         if self.parser.should_upgrade() and (codings or ruled.get(b"content-length", [b"0"]) != [b"0"]):
