@@ -103,6 +103,38 @@ def explain(
     return work(file, settings, as_json=json)
 
 
+@app.command(name="calibrate")
+def calibrate(
+    *,
+    max_error: Annotated[float, Parameter(help="The share of answered calls that may be wrong, 0.05 for 5 %.")],
+    delta: Annotated[float, Parameter(help="The probability that the promise is broken.")] = 0.05,
+    source: Annotated[
+        str | None,
+        Parameter(name="--from", help='JSON lines with "tool", "confidence", "verified", "correct"; else the ledger.'),
+    ] = None,
+    per_tool: Annotated[bool, Parameter(negative=(), help="A threshold for each tool, too.")] = False,
+    method: Annotated[str, Parameter(help="best, fixed-sequence, multi-start or sgr.")] = "best",
+    fingerprint: Annotated[str | None, Parameter(help="Decisions of this fingerprint; else the most frequent.")] = None,
+    output: Annotated[str | None, Parameter(help="Write what was certified to this file, as JSON.")] = None,
+    settings: Settings | None = None,
+    json: Json = False,
+) -> int:
+    """Find thresholds whose error is certified, and say what is missing where there are none."""
+    from needle_router.cli.calibrate import calibrate as work
+
+    return work(
+        settings,
+        source=source,
+        alpha=max_error,
+        delta=delta,
+        per_tool=per_tool,
+        method=method,
+        fingerprint=fingerprint,
+        output=output,
+        as_json=json,
+    )
+
+
 @config_app.command(name="check")
 def config_check(*, settings: Settings | None = None) -> int:
     """Name everything that is wrong with the configuration."""
