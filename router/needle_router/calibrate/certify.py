@@ -140,7 +140,7 @@ def _finding(certificate: Certificate) -> str:
     n, errors = certificate.n, certificate.errors
     if certificate.threshold is not None:
         return (
-            f"threshold {certificate.threshold:g}: {errors} of {n} calls wrong, "
+            f"threshold {certificate.threshold}: {errors} of {n} calls wrong, "
             f"{certificate.coverage:.1%} of requests answered, by {certificate.method}"
         )
     if n < certificate.needed:
