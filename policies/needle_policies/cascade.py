@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from needle_policies.base import Policy
 from needle_policies.types import Action, Decision, Evidence, Features, Plan, Planned, Situation
 
 
+class LastWord(Protocol):
+    """Changes what was decided, whoever decided it."""
+
+    def last_word(self, decided: Decision, situation: Situation) -> Decision:
+        """The decision that holds."""
+        ...
+
+
 class Cascade:
-    """Asks the policies in their order. Silence before the engine lets it try; silence after it forwards."""
+    """Asks the policies in their order. Silence before the engine lets it try; silence after it forwards.
+
+    `last` are those that have a word after all, even after `guards` or where no policy was asked.
+    """
 
     kind = "cascade"
 
-    def __init__(self, policies: Sequence[Policy]) -> None:
+    def __init__(self, policies: Sequence[Policy], last: Sequence[LastWord] = ()) -> None:
         self.policies = tuple(policies)
+        self.last = tuple(last)
 
     def plan(self, features: Features, situation: Situation) -> Planned:
         """The first plan offered, else TRY_LOCAL."""
@@ -31,3 +44,9 @@ class Cascade:
             if said is not None:
                 return said
         return Decision(Action.FORWARD, "no-policy", self.kind)
+
+    def last_word(self, decided: Decision, situation: Situation) -> Decision:
+        """What holds of a decision that is about to be carried out."""
+        for one in self.last:
+            decided = one.last_word(decided, situation)
+        return decided

@@ -74,6 +74,13 @@ REASONS = MappingProxyType(
         "confidence-unknown": "the engine gave no score",
         "below-threshold": "the score is below the threshold",
         "tool-never": "the policy keeps this tool upstream",
+        "risk-never": "side-effects keeps this tool upstream, by its name or by its schema",
+        "below-risk": "the score is below what side-effects asks of a call of this risk",
+        "shadow-policy": "a shadow policy: the upstream answers, the engine is only compared",
+        "canary-rest": "this conversation is not in the canary's share",
+        "gate-shut": "answers for this set of tools were hardly ever used of late, so the engine is not asked",
+        "budget-lowered": "the budget is spent, and the score reached the lowered threshold",
+        "budget-exceeded": "the budget is spent, and nothing goes to the upstream any more",
         "no-policy": "no policy had an opinion",
     }
 )

@@ -8,20 +8,37 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import re
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import entry_points
 from types import MappingProxyType
 from typing import Any
 
+from needle_policies.adaptive import Adaptive
 from needle_policies.base import Policy
+from needle_policies.budget import Budget
+from needle_policies.canary import Canary
 from needle_policies.cascade import Cascade
 from needle_policies.guards import Guards
 from needle_policies.merge import Merge
+from needle_policies.patterns import compiled
+from needle_policies.shadow import Shadow
+from needle_policies.sideeffects import SideEffects
 from needle_policies.threshold import NEVER, Threshold
 
 ENTRY_POINT_GROUP = "needle_router.policies"
-BUILT_IN: Mapping[str, type[Policy]] = MappingProxyType({"guards": Guards, "threshold": Threshold})
+BUILT_IN: Mapping[str, type[Policy]] = MappingProxyType(
+    {
+        "guards": Guards,
+        "side-effects": SideEffects,
+        "shadow": Shadow,
+        "canary": Canary,
+        "adaptive": Adaptive,
+        "budget": Budget,
+        "threshold": Threshold,
+    }
+)
 #: Fields that no table may set: the kind's own name, and what the builder puts in.
 _INTERNAL = ("kind", "inner")
 
@@ -54,16 +71,25 @@ def build(tables: Sequence[Mapping[str, Any]], merge: Merge | None = None) -> Ca
     if wrong:
         raise PolicyError(wrong)
     known = kinds()
-    policies = [known[table["kind"]](**_options(table)) for table in tables]
+    policies = _with_followers([known[table["kind"]](**_options(table)) for table in tables])
+    last = [policy for policy in policies if isinstance(policy, Budget)]
     if merge is None or merge.when == "never":
-        return Cascade(policies)
+        return Cascade(policies, last)
     guards = [policy for policy in policies if isinstance(policy, Guards)]
     rest = tuple(policy for policy in policies if not isinstance(policy, Guards))
-    return Cascade([*guards, dataclasses.replace(merge, inner=rest)])
+    return Cascade([*guards, dataclasses.replace(merge, inner=rest)], last)
+
+
+def _with_followers(policies: list[Policy]) -> list[Policy]:
+    """Each budget with the policies after it, whose minimum it may lower."""
+    return [
+        dataclasses.replace(policy, inner=tuple(policies[index + 1 :])) if isinstance(policy, Budget) else policy
+        for index, policy in enumerate(policies)
+    ]
 
 
 def _options(table: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in table.items() if key != "kind"}
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in table.items() if key != "kind"}
 
 
 def _table_problems(path: str, table: Mapping[str, Any], known: Mapping[str, type[Policy]]) -> list[str]:
@@ -78,11 +104,13 @@ def _table_problems(path: str, table: Mapping[str, Any], known: Mapping[str, typ
     fields = {f.name for f in dataclasses.fields(cls) if f.name not in _INTERNAL}  # type: ignore[arg-type]
     hints = typing.get_type_hints(cls)
     found = []
-    for key, value in _options(table).items():
+    for key, value in table.items():
+        if key == "kind":
+            continue
         if key not in fields:
             found.append(f"{path}.{key}: unknown option of {kind}{_did_you_mean(key, fields)}")
         else:
-            found += _value_problems(f"{path}.{key}", key, value, hints[key])
+            found += _value_problems(f"{path}.{key}", value, hints[key])
     return found
 
 
@@ -91,21 +119,69 @@ def _did_you_mean(word: str, known: typing.Iterable[str]) -> str:
     return f", did you mean {near[0]!r}?" if near else ""
 
 
-def _value_problems(path: str, key: str, value: Any, hint: Any) -> list[str]:
-    if hint is int:
-        good = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-        return [] if good else [f"{path}: {value!r} is not a whole number of at least 1"]
-    if hint is float:
-        return [] if _is_share(value) else [f"{path}: {value!r} is not a number from 0 to 1"]
-    if key == "tools":
-        if not isinstance(value, Mapping):
-            return [f"{path}: {value!r} is not a table of tool names"]
-        return [
-            f'{path}.{name}: {minimum!r} is neither a number from 0 to 1 nor "never"'
-            for name, minimum in value.items()
-            if minimum != NEVER and not _is_share(minimum)
-        ]
+def _value_problems(path: str, value: Any, hint: Any) -> list[str]:
+    if typing.get_origin(hint) is typing.Literal:
+        known = typing.get_args(hint)
+        return [] if value in known else [f"{path}: {value!r} is none of {', '.join(map(repr, known))}"]
+    check = _CHECKS.get(hint)
+    return check(path, value) if check is not None else []
+
+
+def _whole(path: str, value: Any) -> list[str]:
+    good = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    return [] if good else [f"{path}: {value!r} is not a whole number of at least 1"]
+
+
+def _share(path: str, value: Any) -> list[str]:
+    return [] if _is_share(value) else [f"{path}: {value!r} is not a number from 0 to 1"]
+
+
+def _amount(path: str, value: Any) -> list[str]:
+    good = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < float("inf")
+    return [] if good else [f"{path}: {value!r} is not an amount of at least 0"]
+
+
+def _patterns(path: str, value: Any) -> list[str]:
+    if not isinstance(value, (list, tuple)) or not all(isinstance(one, str) for one in value):
+        return [f"{path}: {value!r} is not a list of patterns"]
+    return [line for one in value for line in _pattern(path, one)]
+
+
+def _pattern(path: str, pattern: str) -> list[str]:
+    try:
+        compiled(pattern)
+    except re.error as error:
+        return [f"{path}: {pattern!r} is no regular expression: {error}"]
     return []
+
+
+def _minimums(path: str, value: Any) -> list[str]:
+    if not isinstance(value, Mapping):
+        return [f"{path}: {value!r} is not a table of tool names"]
+    return [
+        f'{path}.{name}: {minimum!r} is neither a number from 0 to 1 nor "never"'
+        for name, minimum in value.items()
+        if minimum != NEVER and not _is_share(minimum)
+    ]
+
+
+def _shares(path: str, value: Any) -> list[str]:
+    if not isinstance(value, Mapping):
+        return [f"{path}: {value!r} is not a table of tool names"]
+    return [line for name, share in value.items() for line in _share(f"{path}.{name}", share)]
+
+
+#: The type of an option -> what its value must satisfy. Options of other types are their policy's own business.
+_CHECKS: Mapping[Any, Callable[[str, Any], list[str]]] = MappingProxyType(
+    {
+        int: _whole,
+        float: _share,
+        float | None: _amount,
+        tuple[str, ...]: _patterns,
+        Mapping[str, float]: _shares,
+        Mapping[str, float | typing.Literal["never"]]: _minimums,
+    }
+)
 
 
 def _is_share(value: Any) -> bool:

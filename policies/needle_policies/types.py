@@ -28,6 +28,10 @@ class Action(StrEnum):
     ANSWER = "answer"
     FORWARD = "forward"
     MERGE = "merge"
+    #: Forward, and compare the answers afterwards.
+    SHADOW = "shadow"
+    #: Neither: the request is refused. Only the last word of a `budget` says so.
+    REFUSE = "refuse"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +41,9 @@ class Features:
     `tool_names` are the tools that may be called, in the client's order; `obstacles` are reason slugs of things only
     an upstream can serve, found while parsing (`media-input`, `many-choices`, ...). `prompt_tokens` counts what the
     engine would read: facts, tools and the user's text. `extraction` is true for `response_format` json_schema without
-    tools. `clauses` is the number of separate wishes the user's text seems to hold.
+    tools. `clauses` is the number of separate wishes the user's text seems to hold. `conversation` is the same text for
+    every turn of a conversation. `tool_risks` runs along `tool_names`: what each tool's schema declares, "" for
+    nothing; empty when none declares anything.
     """
 
     has_tools: bool = False
@@ -54,6 +60,11 @@ class Features:
     stream: bool = False
     obstacles: tuple[str, ...] = ()
     conversation: str = ""
+    tool_risks: tuple[str, ...] = ()
+
+    def risk_of(self, name: str) -> str:
+        """What the tool's own schema says of its risk: read, write or never; "" where it says nothing."""
+        return next((risk for tool, risk in zip(self.tool_names, self.tool_risks, strict=False) if tool == name), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +72,8 @@ class Situation:
     """The world outside the request, measured by the shell: no policy reads a clock or a counter itself.
 
     `usd_today` and `usd_month` are upstream spend in USD, None when unknown. `now_s` is Unix time in seconds.
+    `acceptance` is the share of the recent answers for this set of tools that was used, None when there was none yet,
+    and `attempts` their number.
     """
 
     mode: str = "on"
@@ -71,6 +84,8 @@ class Situation:
     usd_today: float | None = None
     usd_month: float | None = None
     now_s: float = 0.0
+    acceptance: float | None = None
+    attempts: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@
     │   ├── TargetTooLong           414  target_too_long
     │   ├── HeadTooLarge            431  headers_too_large
     │   └── ClientTooSlow           408  request_timeout
+    ├── BudgetExceeded              429  budget_exceeded
     ├── TooManyConnections          503  too_many_connections
     ├── Unauthorized                401  invalid_api_key
     ├── Forbidden                   403  forbidden
@@ -102,6 +103,12 @@ class TooManyConnections(RouterError):
     """All of ``server.max_connections`` are taken."""
 
     status, code, retryable = 503, "too_many_connections", True
+
+
+class BudgetExceeded(RouterError):
+    """A `budget` policy refuses what would go to the upstream: its cap for the day or the month is reached."""
+
+    status, code, type = 429, "budget_exceeded", "insufficient_quota"
 
 
 class Unauthorized(RouterError):

@@ -6,6 +6,7 @@ import hashlib
 
 from needle_policies import Features
 from needle_router.evidence.intents import wishes
+from needle_router.schema import CompiledTool
 from needle_router.task import Task
 from needle_router.translate import Catalogue, control_marker, unreadable
 from needle_router.turn import Choice, Format, Turn
@@ -36,7 +37,25 @@ def features(turn: Turn, task: Task, catalogue: Catalogue, *, prompt_tokens: int
         stream=turn.stream,
         obstacles=tuple(dict.fromkeys((*turn.obstacles, *found_here(turn, task, catalogue)))),
         conversation=conversation(turn) if turn.has_tools else "",
+        tool_risks=risks(catalogue),
     )
+
+
+def risks(catalogue: Catalogue) -> tuple[str, ...]:
+    """What each tool declares of its risk, () when none declares anything."""
+    found = tuple(declared_risk(tool) for tool in catalogue.tools.values())
+    return found if any(found) else ()
+
+
+def declared_risk(tool: CompiledTool) -> str:
+    """read, write or never by `x-needle-risk` and `x-needle-local` beside the parameters; "" without either."""
+    if tool.original.get("x-needle-local") == "never":
+        return "never"
+    marked = tool.original.get("x-needle-risk")
+    if marked is None:
+        return ""
+    # Whoever marks a tool means to warn of it: a word that is not known must not make it harmless.
+    return marked if marked in ("read", "never") else "write"
 
 
 def found_here(turn: Turn, task: Task, catalogue: Catalogue) -> tuple[str, ...]:

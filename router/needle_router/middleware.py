@@ -85,6 +85,7 @@ class NeedleRouter:
             return
         self._started = True
         try:
+            self.services.spend.start(self.services.ledger.path)
             self.services.ledger.start()
             await self.services.engine.start()
             asyncio.get_running_loop().run_in_executor(None, self.services.prices.warm)
@@ -111,6 +112,7 @@ class NeedleRouter:
         """Go on counting where `other` stands, and write to the same ledger if it is the same file."""
         ours, theirs = self.services, other.services
         ours.totals, ours.metrics, ours.started = theirs.totals, theirs.metrics, theirs.started
+        ours.spend.adopt(theirs.spend)
         if ours.ledger.path == theirs.ledger.path:
             ours.ledger, other.keeps_ledger = theirs.ledger, False
 

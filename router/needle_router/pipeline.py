@@ -11,8 +11,9 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from needle_policies import NEEDS_ENGINE, Action, Evidence, Features, Plan, Situation
+from needle_policies import NEEDS_ENGINE, Action, Decision, Evidence, Features, Plan, Situation
 from needle_policies.cascade import Cascade
+from needle_router.acceptance import Acceptance
 from needle_router.config.schema import Config
 from needle_router.engine.base import Engine
 from needle_router.evidence import Findings, weigh
@@ -80,6 +81,7 @@ class Pipeline:
         self.policies = policies
         self.tokens = tokens
         self.world = world
+        self.acceptance = Acceptance()
 
     def prepare(self, turn: Turn, *, steps: tuple[str, ...] | None = None) -> Prepared:
         """Translate `turn`; `steps` overrides what is fed to the engine (Needle alone, after tool results)."""
@@ -116,9 +118,10 @@ class Pipeline:
             return MAX_COUNTED_CHARS // CHARS_PER_TOKEN
         return self.tokens.prompt(task.system, task.tools, task.steps)
 
-    def situation(self, mode: str) -> Situation:
-        """The world as policies see it now."""
+    def situation(self, mode: str, tools: tuple[str, ...] = ()) -> Situation:
+        """The world as policies see it now, for a request that offers `tools`."""
         health = self.engine.health()
+        acceptance, attempts = self.acceptance.of(tools)
         today, month = self.world.spend()
         return Situation(
             mode=mode,
@@ -128,6 +131,8 @@ class Pipeline:
             usd_today=today,
             usd_month=month,
             now_s=self.world.now().timestamp(),
+            acceptance=acceptance,
+            attempts=attempts,
         )
 
     def plan(self, turn: Turn, mode: str) -> tuple[Prepared, Verdict | None]:
@@ -137,7 +142,7 @@ class Pipeline:
             return prepared, Verdict(Action.FORWARD, "extraction-off", "extract", prepared=prepared)
         if turn.stream and prepared.features.extraction and len(prepared.task.steps) != 1:
             return prepared, Verdict(Action.FORWARD, "extraction-uncertain", "extract", prepared=prepared)
-        planned = self.policies.plan(prepared.features, self.situation(mode))
+        planned = self.policies.plan(prepared.features, self.situation(mode, prepared.features.tool_names))
         if not NEEDS_ENGINE[planned.plan]:
             return prepared, Verdict(Action.FORWARD, planned.reason, planned.policy, prepared=prepared)
         if mode == "shadow" or planned.plan is Plan.SHADOW:
@@ -148,18 +153,34 @@ class Pipeline:
     async def decide(self, turn: Turn, mode: str) -> Verdict:
         """Plan, and where that leaves it open, ask the engine and judge its answer."""
         prepared, verdict = self.plan(turn, mode)
-        if verdict is not None:
+        return self.settled(verdict or await self.judge(prepared, mode))
+
+    def settled(self, verdict: Verdict) -> Verdict:
+        """What is carried out of a verdict: a spent budget may refuse whatever would cost, however it came about."""
+        if not self.policies.last:
             return verdict
-        return await self.judge(prepared, mode)
+        # Not the request's own mode: a client must not get round a cap with a header.
+        decided = Decision(verdict.action, verdict.reason, verdict.policy)
+        last = self.policies.last_word(decided, self.situation(self.config.mode))
+        if last == decided:
+            return verdict
+        if verdict.action is Action.MERGE and verdict.attempt is not None and verdict.attempt.evidence.verified:
+            return replace(verdict, action=Action.ANSWER, reason="confident")
+        return replace(verdict, action=last.action, reason=last.reason, policy=last.policy, shadow=False)
 
     async def judge(self, prepared: Prepared, mode: str) -> Verdict:
         """Ask the engine, verify, and let the policies decide."""
         attempt = await self.attempt(prepared)
-        decision = self.policies.judge(prepared.features, self.situation(mode), attempt.evidence)
+        tools = prepared.features.tool_names
+        decision = self.policies.judge(prepared.features, self.situation(mode, tools), attempt.evidence)
+        if attempt.envelope is not None and decision.action is not Action.SHADOW:
+            self.acceptance.note(tools, used=decision.action in (Action.ANSWER, Action.MERGE))
         reason = decision.reason
         if prepared.features.extraction:
             reason = EXTRACTION_REASONS[decision.action is Action.ANSWER]
-        return Verdict(decision.action, reason, decision.policy, prepared=prepared, attempt=attempt)
+        shadow = decision.action is Action.SHADOW
+        action = Action.FORWARD if shadow else decision.action
+        return Verdict(action, reason, decision.policy, shadow, prepared, attempt)
 
     async def attempt(self, prepared: Prepared) -> Attempt:
         """Run the engine once and weigh what it said."""

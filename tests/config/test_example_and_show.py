@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from needle_policies.registry import BUILT_IN
+from needle_policies.registry import BUILT_IN, problems
 from needle_router.config import Config, load, redacted
 from needle_router.config.keys import KEYS
 from needle_router.config.load import assemble
@@ -54,8 +54,10 @@ def test_every_policy_kind_has_a_block_with_each_of_its_options(kind):
 
 def test_the_commented_lines_of_the_example_are_valid_too(tmp_path):
     text = EXAMPLE.read_text(encoding="utf-8")
-    tail = "\n".join(re.findall(r"^# (\[p.*\]|[a-z_]+ = .*)$", text, re.M))
-    assert tomllib.loads(tail)["prices"]["gpt-x"] == {"input": 2.5, "cached_input": 0.25, "output": 10.0}
+    whole = tomllib.loads(re.sub(r"^# (?=\[+p.*\]$|[a-z_]+ = )", "", text, flags=re.M))
+    assert problems(whole["policy"]) == []
+    assert {table["kind"] for table in whole["policy"]} == set(BUILT_IN)
+    assert whole["prices"]["gpt-x"] == {"input": 2.5, "cached_input": 0.25, "output": 10.0}
 
 
 SECRETS = assemble(

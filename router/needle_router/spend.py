@@ -1,0 +1,93 @@
+"""What the upstream has cost today and this month: running sums, begun from the ledger, read by budget policies."""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import sqlite3
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from decimal import Decimal
+from pathlib import Path
+
+logger = logging.getLogger("needle_router.spend")
+DAYS_KEPT = 31
+READ_TIMEOUT_S = 2.0
+
+
+def local_now() -> datetime.datetime:
+    """The time here, with its zone: a day ends at midnight of the machine's own zone."""
+    return datetime.datetime.now().astimezone()
+
+
+class Spend:
+    """USD per day of the current month; safe to use from several threads.
+
+    Unknown (None) while `start` reads the ledger. Requests without a known price count for nothing.
+    """
+
+    def __init__(self, *, now: Callable[[], datetime.datetime] = local_now) -> None:
+        self._now = now
+        self._began_s = now().timestamp()
+        self._lock = threading.Lock()
+        self._days: dict[datetime.date, Decimal] = {}
+        self._reading: threading.Thread | None = None
+
+    def start(self, ledger: Path | None) -> None:
+        """Read once what was spent earlier this month, in a thread of its own; None: nothing is known of earlier."""
+        if ledger is None or self._reading is not None:
+            return
+        self._reading = threading.Thread(target=self.load, args=(ledger,), name="spend", daemon=True)
+        self._reading.start()
+
+    def load(self, ledger: Path) -> None:
+        """Add what the ledger holds of this month from before this object was made."""
+        try:
+            for time_s, usd in costs(ledger, since_s=month_start(self._now()).timestamp(), before_s=self._began_s):
+                self.add(time_s, usd)
+        except (sqlite3.Error, OSError) as error:
+            logger.warning("the ledger cannot be read, so spend is counted from now on: %s", error)
+
+    def adopt(self, other: Spend) -> None:
+        """Count on together with `other`, whose router is being replaced and still has requests running."""
+        self._days, self._lock, self._reading = other._days, other._lock, other._reading
+
+    def add(self, time_s: float, usd: float | None) -> None:
+        """Count `usd` spent at `time_s` (Unix seconds)."""
+        if not usd:
+            return
+        day = datetime.datetime.fromtimestamp(time_s, self._now().tzinfo).date()
+        with self._lock:
+            self._days[day] = self._days.get(day, Decimal(0)) + Decimal(str(usd))
+            while len(self._days) > DAYS_KEPT:
+                del self._days[min(self._days)]
+
+    def now(self) -> tuple[float | None, float | None]:
+        """USD of today and of this month."""
+        if self._reading is not None and self._reading.is_alive():
+            return None, None
+        today = self._now().date()
+        with self._lock:
+            month = [usd for day, usd in self._days.items() if (day.year, day.month) == (today.year, today.month)]
+            return float(self._days.get(today, Decimal(0))), float(sum(month, Decimal(0)))
+
+    def join(self, timeout_s: float) -> None:
+        """Wait until the ledger has been read, at most `timeout_s` seconds."""
+        if self._reading is not None:
+            self._reading.join(timeout_s)
+
+
+def month_start(moment: datetime.datetime) -> datetime.datetime:
+    """The first moment of its month."""
+    return moment.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+
+
+def costs(ledger: Path, *, since_s: float, before_s: float) -> list[tuple[float, float]]:
+    """Time and USD of the requests that cost something; [] where there is no ledger yet."""
+    if not ledger.exists():
+        return []
+    address = f"{ledger.absolute().as_uri()}?mode=ro"
+    with closing(sqlite3.connect(address, uri=True, timeout=READ_TIMEOUT_S)) as connection:
+        query = "SELECT time_s, cost_usd FROM decisions WHERE time_s >= ? AND time_s < ? AND cost_usd > 0"
+        return list(connection.execute(query, (since_s, before_s)))
