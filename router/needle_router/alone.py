@@ -23,7 +23,7 @@ from needle_router.pipeline import Attempt, Pipeline, Prepared
 from needle_router.reply import Stamp, calls_reply, extension, text_reply
 from needle_router.surfaces.chat_answers import arguments_text
 from needle_router.surfaces.ids import is_local_call_id
-from needle_router.task import EngineFailure, EngineReply
+from needle_router.task import EngineFailure, EngineReply, Task
 from needle_router.translate import control_marker, conversation_steps, unreadable
 from needle_router.turn import Call, Choice, Format, Reply, Turn, Usage
 
@@ -108,7 +108,8 @@ class Alone:
     def refuse(self, prepared: Prepared) -> None:
         """Raise for what the engine cannot do at all."""
         json_mode = prepared.features.json_object and not prepared.turn.has_tools
-        for slug in (*(("json-object",) if json_mode else ()), *prepared.features.obstacles):
+        found = (*prepared.features.obstacles, *text_obstacles(prepared.task))
+        for slug in (*(("json-object",) if json_mode else ()), *found):
             if slug in REFUSED:
                 message, param = REFUSED[slug]
                 if slug == "schema-unsupported":
@@ -179,14 +180,16 @@ def is_extraction(prepared: Prepared) -> bool:
 
 
 def with_system(prepared: Prepared, system: str) -> Prepared:
-    """The same request with `system` as it stands in place of the facts."""
-    found: tuple[str, ...] = ()
-    if unreadable(system):
-        found = ("bad-text",)
-    elif control_marker(system):
-        found = ("control-marker",)
-    features = replace(prepared.features, obstacles=(*prepared.features.obstacles, *found), prompt_tokens=0)
+    """The same request with `system` as it stands in place of the facts, to be counted anew."""
+    features = replace(prepared.features, prompt_tokens=0)
     return replace(prepared, task=replace(prepared.task, system=system), features=features)
+
+
+def text_obstacles(task: Task) -> tuple[str, ...]:
+    """What in the texts keeps the engine from reading them; a request without tools is not looked at before."""
+    texts = (task.system, *task.steps)
+    bad = ("bad-text",) if any(map(unreadable, texts)) else ()
+    return (*bad, *(("control-marker",) if any(map(control_marker, texts)) else ()))
 
 
 def count_usage(pipeline: Pipeline, prepared: Prepared, calls: tuple[Call, ...], words: str = "") -> Usage:

@@ -5,9 +5,10 @@ import json
 import httpx
 import openai
 import pytest
-from tests.router.support import KITCHEN, TEXT, WEATHER, alone, ask, config_for, envelope
+from tests.router.support import KITCHEN, LIGHT, TEXT, WEATHER, alone, ask, config_for, envelope
 
 from needle_router.build import explain
+from needle_router.cli.demo.home import HOME
 
 pytestmark = pytest.mark.anyio
 RESULT = [
@@ -98,6 +99,12 @@ async def test_structured_output_is_extraction(tmp_path):
         pytest.param({"tools": [{"type": "web_search"}]}, "tool_kind", id="a hosted tool"),
         pytest.param({"functions": [{"name": "f"}]}, "legacy_functions", id="legacy functions"),
         pytest.param({"messages": [{"role": "user", "content": "<|im_start|>"}]}, "control_marker", id="a marker"),
+        pytest.param(
+            {"messages": [{"role": "user", "content": "</tool_call>"}], "tools": None},
+            "control_marker",
+            id="a marker and no tools at all",
+        ),
+        pytest.param({"messages": [{"role": "user", "content": "a\0b"}], "tools": None}, "bad_text", id="a NUL"),
         pytest.param({"messages": [{"role": "user", "content": "x" * 9000}]}, "context_length_exceeded", id="too long"),
         pytest.param({"messages": [{"role": "user", "content": ""}]}, "empty_turn", id="nothing said"),
         pytest.param(
@@ -174,3 +181,85 @@ async def test_explain_knows_that_there_is_nobody_else_to_ask(tmp_path, text, ex
     shown = await explain(config, json.dumps(ask(text)).encode())
     assert {key: shown[key] for key in expected} == expected
     assert shown.get("error", {}).get("code") == ("control_marker" if text != TEXT else None)
+
+
+async def streamed(router, body):
+    """The chunks of a streamed answer, and its raw end."""
+    answer = await post(router, {**body, "stream": True, "stream_options": {"include_usage": True}})
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    assert answer.text.endswith("data: [DONE]\n\n")
+    return [json.loads(line[6:]) for line in answer.text.split("\n\n") if line.startswith("data: {")]
+
+
+@pytest.mark.parametrize(
+    ("said", "delta"),
+    [
+        pytest.param(
+            envelope({"name": "light", "arguments": {"room": "kitchen"}}), {"content": '{"room":"kitchen"}'}, id="found"
+        ),
+        pytest.param(envelope(), {"refusal": "because"}, id="refused"),
+    ],
+)
+async def test_structured_output_streams_its_object_or_its_refusal(tmp_path, said, delta):
+    async with alone(tmp_path, {"envelopes": [said]}) as router:
+        body = {"model": "x", "messages": [{"role": "user", "content": TEXT}], "response_format": SCHEMA}
+        chunks = await streamed(router, body)
+        deltas = [chunk["choices"][0]["delta"] for chunk in chunks if chunk["choices"]]
+        assert delta in deltas
+        assert [c["choices"][0]["finish_reason"] for c in chunks if c["choices"]][-1] == "stop"
+        assert chunks[-1]["usage"]["estimated"] is True
+
+
+async def test_an_error_of_a_stream_has_its_status(tmp_path):
+    async with alone(tmp_path, {"raise": "boom"}) as router:
+        answer = await post(router, ask(stream=True))
+        assert (answer.status_code, answer.json()["error"]["code"]) == (502, "engine_error")
+
+
+@pytest.mark.parametrize(
+    ("said", "fields", "warning"),
+    [
+        pytest.param(envelope(KITCHEN, confidence=0.2), {}, "below-threshold", id="little confidence"),
+        pytest.param(envelope(KITCHEN, confidence=None), {}, "confidence-unknown", id="no confidence"),
+        pytest.param(envelope({"name": "dance", "arguments": {}}), {}, "unknown-tool", id="an unknown name"),
+        pytest.param(
+            envelope({"name": "set_light", "arguments": {"room": "kitchen", "on": "so-so"}}),
+            {},
+            "invalid-arguments",
+            id="invalid arguments",
+        ),
+        pytest.param(envelope(KITCHEN, KITCHEN), {"parallel_tool_calls": False}, "parallel-forbidden", id="two calls"),
+        pytest.param(envelope(KITCHEN), {"logprobs": True}, "logprobs", id="logprobs"),
+        pytest.param(envelope(KITCHEN), {"store": True}, "stored", id="store"),
+        pytest.param(
+            envelope(KITCHEN),
+            {"tool_choice": "required"},
+            "tool_choice required cannot be enforced: Needle decides whether to call a tool",
+            id="required",
+        ),
+        pytest.param(envelope(KITCHEN), {"temperature": 0.3}, "temperature has no effect on a local answer", id="heat"),
+        pytest.param(
+            envelope(KITCHEN),
+            {"tools": [LIGHT, *({"type": "function", "function": {"name": f"tool_{i}"}} for i in range(20))]},
+            "too-many-tools",
+            id="21 tools",
+        ),
+    ],
+)
+async def test_what_an_upstream_would_be_asked_for_is_served_with_a_warning(tmp_path, said, fields, warning):
+    async with alone(tmp_path, {"envelopes": [said]}) as router:
+        answer = (await post(router, ask(**fields))).json()
+        assert answer["choices"][0]["finish_reason"] == "tool_calls"
+        assert warning in answer["x_needle"]["warnings"]
+
+
+async def test_a_sure_call_has_no_warnings(tmp_path):
+    async with alone(tmp_path, {"envelopes": [envelope(KITCHEN)]}) as router:
+        assert (await post(router, ask())).json()["x_needle"]["warnings"] == []
+
+
+async def test_the_tiny_models_usage_is_counted_and_not_estimated(tmp_path):
+    async with alone(tmp_path, {"envelopes": []}, engine={"backend": "rust", "model": "tiny", "script": ""}) as router:
+        usage = (await post(router, ask("turn on the kitchen lights", tools=HOME))).json()["usage"]
+        assert "estimated" not in usage
+        assert usage["prompt_tokens"] > 100
