@@ -124,3 +124,21 @@ def test_nothing_is_found_where_nothing_is_wrong():
     catalogue = catalogue_of(asked.offered)
     task = make_task(asked, catalogue, system="facts", today=MONDAY, max_new_tokens=64)
     assert found_here(asked, task, catalogue) == ()
+
+
+@pytest.mark.parametrize(
+    ("marks", "risks"),
+    [
+        pytest.param({}, (), id="no mark at all"),
+        pytest.param({"x-needle-risk": "read"}, ("read", ""), id="read"),
+        pytest.param({"x-needle-risk": "write"}, ("write", ""), id="write"),
+        pytest.param({"x-needle-risk": "never"}, ("never", ""), id="never"),
+        pytest.param({"x-needle-risk": "Read"}, ("write", ""), id="a word that is not known"),
+        pytest.param({"x-needle-risk": ["read"]}, ("write", ""), id="no word at all"),
+        pytest.param({"x-needle-local": "never", "x-needle-risk": "read"}, ("never", ""), id="never local"),
+        pytest.param({"x-needle-local": "always"}, (), id="only never says anything"),
+    ],
+)
+def test_what_a_tool_declares_of_its_risk(marks, risks):
+    tool = Tool("set_lights", "", {**LIGHTS.parameters, **marks})
+    assert seen(turn(tools=(tool, Tool("other")))).tool_risks == risks

@@ -44,6 +44,9 @@ class Guards:
         """FORWARD with the most decisive failure, unless it is the one that merging can mend."""
         if evidence.failures and evidence.failures != MENDABLE:
             return Decision(Action.FORWARD, evidence.failures[0], self.kind)
+        # A mark in the tool's own schema holds whatever other policies there are.
+        if any(features.risk_of(name) == "never" for name in evidence.calls):
+            return Decision(Action.FORWARD, "tool-never", self.kind)
         return None
 
 
@@ -57,6 +60,7 @@ RULES: tuple[Rule, ...] = (
 #: Asked after the obstacles that parsing found.
 LATE_RULES: tuple[Rule, ...] = (
     ("no-tools", lambda g, f, s: not f.tool_names),
+    ("tool-never", lambda g, f, s: f.tool_risks == ("never",) * len(f.tool_names)),
     ("too-many-tools", lambda g, f, s: len(f.tool_names) > g.max_tools),
     ("prompt-too-long", lambda g, f, s: f.prompt_tokens > g.max_prompt_tokens),
     ("engine-off", lambda g, f, s: s.engine_state in ("off", "failed")),

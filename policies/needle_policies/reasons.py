@@ -73,7 +73,7 @@ REASONS = MappingProxyType(
         # Score and policy.
         "confidence-unknown": "the engine gave no score",
         "below-threshold": "the score is below the threshold",
-        "tool-never": "the policy keeps this tool upstream",
+        "tool-never": "a policy or a mark in the tool's schema keeps this tool upstream",
         "risk-never": "side-effects keeps this tool upstream, by its name or by its schema",
         "below-risk": "the score is below what side-effects asks of a call of this risk",
         "shadow-policy": "a shadow policy: the upstream answers, the engine is only compared",

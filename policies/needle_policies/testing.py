@@ -25,6 +25,7 @@ _FEATURES = (
     features("f"),
     features("f", "g", obstacles=("media-input",)),
     features(*(f"tool_{n}" for n in range(200)), prompt_tokens=100_000),
+    features("f", "g", tool_risks=("never", ""), conversation="9f86d081884c7d65"),
     features("f", extraction=True, stream=True, tool_choice="required", parallel=False),
 )
 _EVIDENCE = (
@@ -36,11 +37,15 @@ _EVIDENCE = (
     evidence("f", failures=("intents-uncovered",), uncovered=True),
     evidence(failures=("engine-timeout",), confidence=None),
 )
-_SITUATIONS = tuple(
-    Situation(engine_state=state, upstream_healthy=healthy, usd_today=spent, usd_month=spent)
-    for state, healthy, spent in itertools.product(
-        ("ready", "loading", "failed", "off"), (True, False), (None, 0.0, 1e9)
-    )
+_SITUATIONS = (
+    *(
+        Situation(engine_state=state, upstream_healthy=healthy, usd_today=spent, usd_month=spent)
+        for state, healthy, spent in itertools.product(
+            ("ready", "loading", "failed", "off"), (True, False), (None, 0.0, 1e9)
+        )
+    ),
+    Situation(mode="shadow", acceptance=0.5, attempts=1),
+    Situation(acceptance=0.0, attempts=10_000),
 )
 
 

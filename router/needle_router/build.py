@@ -172,7 +172,7 @@ async def wait_until_loaded(engine: Engine, *, timeout_s: float = 60.0) -> Engin
     return engine.health().state
 
 
-ROUTES = {Action.ANSWER: "local", Action.MERGE: "merged", Action.FORWARD: "upstream", Action.REFUSE: "refused"}
+ROUTES = {Action.ANSWER: "local", Action.MERGE: "merged", Action.FORWARD: "upstream", Action.REFUSE: "local"}
 
 
 def explanation(verdict: Verdict) -> dict[str, Any]:

@@ -176,7 +176,7 @@ class Pipeline:
         if attempt.envelope is not None and decision.action is not Action.SHADOW:
             self.acceptance.note(tools, used=decision.action in (Action.ANSWER, Action.MERGE))
         reason = decision.reason
-        if prepared.features.extraction:
+        if prepared.features.extraction and decision.action is not Action.SHADOW:
             reason = EXTRACTION_REASONS[decision.action is Action.ANSWER]
         shadow = decision.action is Action.SHADOW
         action = Action.FORWARD if shadow else decision.action

@@ -34,6 +34,8 @@ MIXED = {"failures": ("intents-uncovered",), "uncovered": True}
         pytest.param(features(*"abcdefghijklmnopqrstu"), "too-many-tools", id="twenty-one tools"),
         pytest.param(features("f", prompt_tokens=1024), None, id="exactly 1024 tokens"),
         pytest.param(features("f", prompt_tokens=1025), "prompt-too-long", id="1025 tokens"),
+        pytest.param(features("f", "g", tool_risks=("never", "never")), "tool-never", id="every tool is marked never"),
+        pytest.param(features("f", "g", tool_risks=("never", "")), None, id="one of two tools is marked never"),
     ],
 )
 def test_guards_before_the_engine(seen, reason):
@@ -53,6 +55,9 @@ def test_guards_after_the_engine_name_the_most_decisive_failure_and_leave_the_me
     assert Guards().judge(features("f"), NOW, evidence("f", failures=("negated", "ungrounded"))) == Decision(
         Action.FORWARD, "negated", "guards"
     )
+    marked = features("f", "g", tool_risks=("never", ""))
+    assert Guards().judge(marked, NOW, evidence("f")) == Decision(Action.FORWARD, "tool-never", "guards")
+    assert Guards().judge(marked, NOW, evidence("g")) is None
     assert Guards().judge(features("f"), NOW, evidence("f", **MIXED)) is None
     assert Guards().judge(features("f"), NOW, evidence("f")) is None
 

@@ -41,8 +41,8 @@ def marked(tool, **marks):
     ("marks", "seen"),
     [
         pytest.param({}, ("local", "confident"), id="no mark: writing, and sure enough"),
-        pytest.param({"x-needle-risk": "never"}, ("upstream", "risk-never"), id="never"),
-        pytest.param({"x-needle-local": "never"}, ("upstream", "risk-never"), id="never local"),
+        pytest.param({"x-needle-risk": "never"}, ("upstream", "tool-never"), id="never"),
+        pytest.param({"x-needle-local": "never"}, ("upstream", "tool-never"), id="never local"),
         pytest.param({"x-needle-risk": "harmless"}, ("local", "confident"), id="an unknown word is writing"),
     ],
 )
@@ -111,6 +111,7 @@ async def test_a_spent_budget_refuses_what_would_cost_and_nothing_else(tmp_path)
         refused = await post(router, chat)
         assert (refused.status_code, refused.json()["error"]["code"]) == (429, "budget_exceeded")
         assert refused.headers["x-should-retry"] == "false"
+        assert "retry-after" not in refused.headers
         assert route(refused) == ("local", "budget-exceeded")
         assert route(await post(router)) == ("local", "confident")
         assert len(router.upstream.bodies) == 1
@@ -125,7 +126,8 @@ async def test_a_header_does_not_lead_around_a_cap(tmp_path, mode):
         assert (refused.status_code, refused.json()["error"]["code"]) == (429, "budget_exceeded")
         async with httpx.AsyncClient(timeout=20) as http:
             broken = await http.post(f"{router.url}/v1/chat/completions", content=b"{")
-        assert broken.status_code == 429
+            old = await http.post(f"{router.url}/v1/completions", json={"model": "big", "prompt": "x"})
+        assert (broken.status_code, old.status_code) == (429, 429)
         assert router.upstream.bodies == []
 
 
@@ -161,4 +163,4 @@ async def test_explain_knows_what_was_spent(tmp_path):
     ledger.put(DecisionRecord(time_s=time.time() - 1, route="upstream", reason="no-tools", cost_usd=1.0))
     ledger.close()
     shown = await explain(config, json.dumps(ask()).encode())
-    assert (shown["route"], shown["reason"], shown["policy"]) == ("refused", "budget-exceeded", "budget")
+    assert (shown["route"], shown["reason"], shown["policy"]) == ("local", "budget-exceeded", "budget")

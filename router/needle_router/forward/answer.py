@@ -20,7 +20,7 @@ async def send_error(send: Send, error: RouterError, *, headers: Iterable[Header
         (b"x-should-retry", b"true" if error.retryable else b"false"),
         *headers,
     ]
-    if error.status in (429, 503):
+    if error.retryable and error.status in (429, 503):
         fields.append((b"retry-after", b"1"))
     if error.status == 413:
         fields.append((b"connection", b"close"))
