@@ -184,3 +184,13 @@ def test_a_scripted_engine_needs_a_script_that_is_a_json_object(tmp_path):
 def test_an_embedded_router_is_not_asked_about_listening():
     config = msgspec.structs.replace(Config(), server=msgspec.structs.replace(Config().server, host="0.0.0.0"))
     assert check(config, embedded=True) == []
+
+
+def test_a_tool_index_needs_its_file_and_the_native_backend(tmp_path):
+    index = tmp_path / "tools.idx"
+    missing = f"engine.tool_index: there is no file {index}"
+    assert faults(engine__tool_index=str(index)) == [missing]
+    index.write_bytes(b"")
+    assert faults(engine__tool_index=str(index)) == []
+    rust = faults(engine__backend="rust", engine__model="tiny", engine__tool_index=str(index))
+    assert rust == ['engine.tool_index: only backend "native" has one, not "rust"']

@@ -242,3 +242,13 @@ async def test_a_file_that_is_no_library_fails_the_load(native, tmp_path):
     environ["NEEDLE2_LIB_PATH"] = str(broken)
     async with pool(settings, environ=environ, wait_for=EngineState.FAILED) as engine:
         assert engine.health().detail.startswith(f"{broken} does not load: ")
+
+
+@both_generations
+async def test_a_tool_index_reaches_the_library(native, generation, tmp_path):
+    index = tmp_path / "tools.idx"
+    index.write_bytes(b"index")
+    settings, environ = native(generation, SCRIPT, tool_index=str(index))
+    async with pool(settings, environ=environ) as engine:
+        assert isinstance(await ask(engine, "kitchen"), EngineReply)
+    assert str(index) in [entry[3] for entry in native.entries() if entry[2] == "index"]

@@ -148,7 +148,7 @@ EXPORT int needle_load(const unsigned char *archive, unsigned long long size) {
 EXPORT int needle_init(const char *system, const char *tools, const char *index) {
     const char *window = getenv("NEEDLE_FAKE_WINDOW");
     size_t prefix = strlen(system) + strlen(tools);
-    (void)index;
+    if (index) { enter("index", index); leave(0); }
     enter("init", tools);
     if ((GENERATION >= 3 && !weights_loaded) || (window && prefix > (size_t)atol(window))) return leave(-1);
     session_open = 1;

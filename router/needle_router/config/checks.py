@@ -152,6 +152,15 @@ def model(config: Config) -> Iterator[str]:
         )
 
 
+def tool_index(config: Config) -> Iterator[str]:
+    """A tool index that is not there, or that the backend cannot use."""
+    path = config.engine.tool_index
+    if path and config.engine.backend != "native":
+        yield f'engine.tool_index: only backend "native" has one, not "{config.engine.backend}"'
+    elif path and not Path(path).expanduser().is_file():
+        yield f"engine.tool_index: there is no file {path}"
+
+
 def is_path(model: str) -> bool:
     """Whether `engine.model` is a file rather than a name."""
     return model.endswith(".cact") or os.sep in model
@@ -224,6 +233,16 @@ def _port(parts: SplitResult) -> int:
 
 Check = Callable[[Config], Iterator[str]]
 
-CHECKS: tuple[Check, ...] = (ranges, prices, router_keys, upstream_url, injected_key, model, script, policies)
+CHECKS: tuple[Check, ...] = (
+    ranges,
+    prices,
+    router_keys,
+    upstream_url,
+    injected_key,
+    model,
+    tool_index,
+    script,
+    policies,
+)
 #: Asked only of a server of our own; inside somebody's app, listening is not ours.
 SERVER_CHECKS: tuple[Check, ...] = (exposure, own_address)

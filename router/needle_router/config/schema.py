@@ -63,6 +63,7 @@ class Engine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     buffer_bytes: int = 1048576
     cache_entries: int = 0
     script: str = ""
+    tool_index: str = ""
 
 
 class Extract(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

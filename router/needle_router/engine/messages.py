@@ -24,6 +24,7 @@ class Setup:
     model: str
     buffer_bytes: int = 1 << 20
     script: str = ""
+    tool_index: str = ""
 
     def message(self) -> dict[str, Any]:
         """As sent."""
@@ -32,12 +33,15 @@ class Setup:
             "model": self.model,
             "buffer_bytes": self.buffer_bytes,
             "script": self.script,
+            "tool_index": self.tool_index,
         }
 
     @classmethod
     def of(cls, message: Mapping[str, Any]) -> Setup:
         """As received."""
-        return cls(message["backend"], message["model"], message["buffer_bytes"], message["script"])
+        return cls(
+            message["backend"], message["model"], message["buffer_bytes"], message["script"], message["tool_index"]
+        )
 
 
 def task_message(number: int, task: Task) -> dict[str, Any]:

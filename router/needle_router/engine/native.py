@@ -29,9 +29,15 @@ class NativeLibrary:
     remembers = True
 
     def __init__(
-        self, model: str, *, buffer_bytes: int = 1 << 20, environ: MutableMapping[str, str] | None = None
+        self,
+        model: str,
+        *,
+        buffer_bytes: int = 1 << 20,
+        tool_index: str = "",
+        environ: MutableMapping[str, str] | None = None,
     ) -> None:
         self._model = model
+        self._tool_index = tool_index
         self._buffer_bytes = buffer_bytes
         self._environ = os.environ if environ is None else environ
         self._files: NativeFiles | None = None
@@ -96,6 +102,7 @@ class NativeLibrary:
             tools=tools,
             system=system,
             weights=self._files.weights,
+            tool_index_path=self._tool_index or None,
             buffer_size=self._buffer_bytes,
             auto_date=False,
             generation=self._files.generation,

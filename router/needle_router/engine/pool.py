@@ -231,4 +231,5 @@ def setup_of(settings: EngineSettings) -> Setup:
     if model.endswith(".cact") or "/" in model:
         model = str(Path(model).expanduser().absolute())
     script = str(Path(settings.script).expanduser().absolute()) if settings.script else ""
-    return Setup(settings.backend, model, settings.buffer_bytes, script)
+    index = str(Path(settings.tool_index).expanduser().absolute()) if settings.tool_index else ""
+    return Setup(settings.backend, model, settings.buffer_bytes, script, index)

@@ -55,7 +55,7 @@ def library_for(setup: Setup) -> Library:
     if setup.backend == "native":
         from needle_router.engine.native import NativeLibrary
 
-        return NativeLibrary(setup.model, buffer_bytes=setup.buffer_bytes)
+        return NativeLibrary(setup.model, buffer_bytes=setup.buffer_bytes, tool_index=setup.tool_index)
     from needle_router.engine.scripted import ScriptedLibrary
 
     return ScriptedLibrary(setup.script)
