@@ -135,3 +135,13 @@ def test_a_file_that_is_no_archive_has_no_window(tmp_path):
     assert window_of(path) is None
     assert window_of(tmp_path / "absent.cact") is None
     assert window_of(None) is None
+
+
+def test_a_window_of_nothing_says_nothing(tmp_path):
+    raw = bytearray(tiny_needle_path().read_bytes())
+    # Word 11 of a generation 2 header.
+    raw[44:48] = struct.pack("<I", 0)
+    path = tmp_path / "silent.cact"
+    path.write_bytes(raw)
+    assert read_archive(path).window == 0
+    assert window_of(path) is None

@@ -146,6 +146,7 @@ def window_of(model: Path | None) -> int | None:
     if model is None:
         return None
     try:
-        return read_archive(model).window
+        # A header that says 0 says nothing.
+        return read_archive(model).window or None
     except (OSError, BadArchive):
         return None
