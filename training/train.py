@@ -31,6 +31,7 @@ from training.feedback import calibrate, collect, export
 from training.generators import GENERATORS
 from training.network import init_params, make_config, make_step
 from training.tokenizer import make_tokenizer
+from training.weights import read_weights
 
 WORK = pathlib.Path(__file__).resolve().parent / "work"
 #: How each model was made, where that differs from the defaults.
@@ -52,8 +53,7 @@ class Run:
         self.tokenizer = SANTokenizer(str(args.tokenizer))
         self.config = make_config(args, self.tokenizer.vocab_size)
         self.model = SimpleAttentionNetwork(self.config)
-        self.params = pickle.loads(args.resume.read_bytes())["params"] if args.resume else None
-        self.params = self.params or init_params(self.model, args.seed)
+        self.params = start(args, self.model)
         self.batches = Batches(self.tokenizer, self.generator, buckets=args.buckets, tokens=args.tokens, seed=args.seed)
         optimizer, self.step = make_step(self.model, joint=False)
         self.state = optimizer.init(self.params)
@@ -119,6 +119,15 @@ class Run:
         self.saved = time.time()
 
 
+def start(args, model):
+    """Fresh weights, or those of the checkpoint or `.cact` file to go on from."""
+    if args.resume is None:
+        return init_params(model, args.seed)
+    if args.resume.suffix == ".cact":
+        return read_weights(args.resume, init_params(model, args.seed))
+    return pickle.loads(args.resume.read_bytes())["params"]
+
+
 def finish(params, config, tokenizer, args):
     """Export, rescale the confidence on what the file says, and export again."""
     export(params, config, tokenizer, args.out)
@@ -135,7 +144,7 @@ def arguments():
     parser.add_argument("--out", type=pathlib.Path, help="the model; default: work/GENERATOR-needle.cact")
     parser.add_argument("--tokenizer", type=pathlib.Path, help="read or made; default: beside the model, .model")
     parser.add_argument("--work", type=pathlib.Path, default=WORK, help="checkpoints, snapshots, compile cache")
-    parser.add_argument("--resume", type=pathlib.Path, help="start from the weights of a checkpoint")
+    parser.add_argument("--resume", type=pathlib.Path, help="start from the weights of a checkpoint or a .cact file")
     parser.add_argument("--export-only", action="store_true", help="export --resume (or the last checkpoint) and stop")
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--steps", type=int, help="run length in steps instead of minutes")
