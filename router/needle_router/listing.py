@@ -6,8 +6,9 @@ from typing import Any
 
 import orjson
 
+from needle_router.answering import JSON_HEADERS
 from needle_router.errors import ModelNotFound, UpstreamBroken
-from needle_router.exchange import JSON_HEADERS, PASSED, Exchange
+from needle_router.exchange import PASSED, Exchange
 from needle_router.forward.inner import InnerResponse, open_inner
 from needle_router.observe import Header, header_value, without_needle
 from needle_router.services import Services, local_name

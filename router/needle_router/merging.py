@@ -10,14 +10,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import orjson
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Send
 
+from needle_router.answering import answer, local_reply
 from needle_router.errors import RouterError, UpstreamBroken
-from needle_router.forward.answer import sse_error
-from needle_router.forward.inner import InnerResponse, open_inner
+from needle_router.exchange import Exchange
+from needle_router.forward.answer import send_error, sse_error
+from needle_router.forward.inner import InnerResponse, open_inner, replay
 from needle_router.forward.proxy import ResponseCut
 from needle_router.merge import StreamMerger, merge_json
 from needle_router.observe import Header, header_value, without_needle
+from needle_router.pipeline import Verdict
 from needle_router.sse import EventSplitter, EventTooLong
 from needle_router.surfaces.chat_answers import dump
 from needle_router.turn import Reply, Turn, Usage
@@ -51,27 +54,43 @@ class Merging:
     local_is_complete: bool
 
 
-async def merged_answer(
-    app: ASGIApp,
-    scope: Scope,
-    receive: Receive,
-    send: Send,
-    *,
-    turn: Turn,
-    reply: Reply,
-    headers: Callable[[str], list[Header]],
-    request_id: Callable[[], str],
-    local_is_complete: bool,
-) -> MergeOutcome:
-    """Ask `app` and send the merged answer. `local_is_complete`: the calls cover the whole request by themselves."""
-    merging = Merging(send, turn, reply, headers, request_id, local_is_complete)
+async def merge(exchange: Exchange, verdict: Verdict, turn: Turn, raw: bytes) -> None:
+    """Local calls and the upstream's words in one answer."""
+    exchange.timing.handed_over = exchange.services.clock()
+    reply = local_reply(exchange, verdict, turn, "merged")
+    merging = Merging(
+        exchange.send,
+        turn,
+        reply,
+        headers=lambda route: exchange.own_headers(verdict, route),
+        request_id=exchange.request_id,
+        # The calls cover the whole request by themselves.
+        local_is_complete=verdict.attempt is not None and not verdict.attempt.evidence.failures,
+    )
+    outcome = await _asked(exchange, merging, raw)
+    if outcome.route == "local":
+        return await answer(exchange, verdict, turn, reply)
+    saved = reply.usage if outcome.route == "merged" else None
+    exchange.record(
+        outcome.route, verdict, turn, status=outcome.status, usage=outcome.usage, saved=saved, error=outcome.error
+    )
+    if outcome.raised is not None and outcome.status == 0:
+        await send_error(exchange.send, UpstreamBroken("The upstream gave no complete answer."))
+    elif outcome.raised is not None:
+        raise outcome.raised
+
+
+async def _asked(exchange: Exchange, merging: Merging, raw: bytes) -> MergeOutcome:
+    """Ask the wrapped app and send the merged answer."""
     outcomes: list[MergeOutcome] = []
+    scope = exchange.inner_scope(identity=True)
     try:
-        async with open_inner(app, scope, receive) as response:
+        async with open_inner(exchange.app, scope, replay(raw, exchange.receive)) as response:
             outcomes.append(await _answer(merging, response))
     except* RouterError as group:
         # The app stopped before its answer began.
-        outcomes.append(MergeOutcome("local" if local_is_complete else "upstream", error="no-answer", raised=group))
+        route = "local" if merging.local_is_complete else "upstream"
+        outcomes.append(MergeOutcome(route, error="no-answer", raised=group))
     return outcomes[0]
 
 

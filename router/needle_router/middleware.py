@@ -15,13 +15,14 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from needle_router import admin, listing, native_api
+from needle_router import admin, listing, native_api, routing
 from needle_router.build import build
 from needle_router.config.load import load_config
 from needle_router.config.schema import Config
 from needle_router.errors import RouterError, Unauthorized
-from needle_router.exchange import COMPLETIONS, PASSED, ClientGone, Exchange
+from needle_router.exchange import PASSED, Exchange
 from needle_router.forward.answer import send_error
+from needle_router.incoming import ClientGone
 from needle_router.observe import Header, ObservedSend, header_value, without_needle
 from needle_router.services import Services
 from needle_router.visitors import check_host, check_origin, is_local
@@ -31,15 +32,10 @@ MODELS = "/v1/models"
 Answerer = Callable[[Exchange], Awaitable[None]]
 
 
-async def _completions(exchange: Exchange) -> None:
-    exchange.surface = COMPLETIONS
-    await exchange.run()
-
-
 #: Requests that are read, by the end of their path; everything else goes through unread.
 POSTS: tuple[tuple[str, Answerer], ...] = (
-    ("/chat/completions", Exchange.run),
-    ("/v1/completions", _completions),
+    ("/chat/completions", routing.route),
+    ("/v1/completions", routing.completions),
     ("/v1/needle/complete", native_api.complete),
     ("/v1/needle/extract", native_api.extract),
 )

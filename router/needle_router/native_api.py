@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from needle_router.exchange import JSON_HEADERS, Exchange
+from needle_router.answering import JSON_HEADERS, alone_reason, alone_verdict, asked_alone, deliver
+from needle_router.exchange import Exchange
 from needle_router.surfaces.needle import parse_complete, parse_extract, render_complete, render_extract
 from needle_router.task import EngineReply
 
@@ -12,13 +13,13 @@ async def complete(exchange: Exchange) -> None:
     request = parse_complete(await exchange.body())
     alone, show = exchange.services.alone, exchange.services.config.server.expose == "body"
     work = alone.attempt(request.turn, system=request.system, max_new_tokens=request.max_new_tokens)
-    attempt = await exchange.asked_alone(request.turn, work)
+    attempt = await asked_alone(exchange, request.turn, work)
     if attempt is None:
         return
     outcome = attempt.outcome
     assert isinstance(outcome, EngineReply)
-    body = render_complete(outcome.envelope, outcome, reason=exchange.alone_reason, show=show)
-    await exchange.deliver(exchange.alone_verdict(attempt), request.turn, body, JSON_HEADERS)
+    body = render_complete(outcome.envelope, outcome, reason=alone_reason(exchange), show=show)
+    await deliver(exchange, alone_verdict(exchange, attempt), request.turn, body, JSON_HEADERS)
 
 
 async def extract(exchange: Exchange) -> None:
@@ -28,11 +29,11 @@ async def extract(exchange: Exchange) -> None:
     work = services.alone.answer(
         request.turn,
         services.stamp(),
-        reason=exchange.alone_reason,
+        reason=alone_reason(exchange),
         show=services.config.server.expose == "body",
         max_new_tokens=request.max_new_tokens,
     )
-    answered = await exchange.asked_alone(request.turn, work)
+    answered = await asked_alone(exchange, request.turn, work)
     if answered is not None:
-        verdict = exchange.alone_verdict(answered.attempt)
-        await exchange.deliver(verdict, request.turn, render_extract(answered.reply), JSON_HEADERS)
+        verdict = alone_verdict(exchange, answered.attempt)
+        await deliver(exchange, verdict, request.turn, render_extract(answered.reply), JSON_HEADERS)

@@ -1,0 +1,78 @@
+"""The upstream answers: the request goes on unchanged, and so does what comes back.
+
+In shadow the engine runs once the client has its answer, and the two are compared.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from starlette.types import Receive
+
+from needle_policies import Action
+from needle_router.compare import compare
+from needle_router.errors import BudgetExceeded
+from needle_router.exchange import Exchange
+from needle_router.forward.answer import send_error
+from needle_router.observe import ObservedSend
+from needle_router.pipeline import Verdict
+from needle_router.surfaces.chat_read import answered_calls
+from needle_router.turn import Turn, Usage
+
+logger = logging.getLogger("needle_router.forwarding")
+
+
+async def forward(exchange: Exchange, verdict: Verdict, turn: Turn | None, receive: Receive) -> None:
+    """Pass the request on, unchanged, and its answer back; where the budget is spent, refuse it."""
+    verdict = exchange.services.pipeline.settled(verdict)
+    if verdict.action is Action.REFUSE:
+        return await refuse(exchange, verdict, turn)
+    exchange.timing.handed_over = exchange.services.clock()
+    observed = observed_send(exchange, verdict)
+    error = "exception"
+    try:
+        await exchange.app(exchange.inner_scope(), receive, observed)
+        error = "" if observed.complete else "cut"
+    finally:
+        usage = observed.reader.finish() if observed.reader else None
+        if not verdict.shadow:
+            exchange.record("upstream", verdict, turn, status=observed.status, usage=usage, error=error)
+    if verdict.shadow and turn is not None:
+        await shadow(exchange, verdict, turn, observed, usage)
+
+
+def observed_send(exchange: Exchange, verdict: Verdict) -> ObservedSend:
+    """The way back to the client, read along."""
+    return ObservedSend(
+        exchange.send,
+        ours=lambda _: exchange.own_headers(verdict, "upstream"),
+        request_id=exchange.request_id,
+        read=True,
+        copy=verdict.shadow,
+    )
+
+
+async def refuse(exchange: Exchange, verdict: Verdict, turn: Turn | None) -> None:
+    """Tell the client that nothing goes to the upstream."""
+    error = BudgetExceeded("The budget for the upstream is spent: the router's daily or monthly cap is reached.")
+    await send_error(exchange.send, error, headers=exchange.own_headers(verdict, "local"))
+    exchange.record("local", verdict, turn, status=error.status, error=error.code)
+
+
+async def shadow(exchange: Exchange, verdict: Verdict, turn: Turn, observed: ObservedSend, usage: Usage | None) -> None:
+    """Run the engine now that the client has its answer, and compare."""
+    assert verdict.prepared is not None
+    attempt = verdict.attempt
+    comparison = ""
+    try:
+        if attempt is None:
+            attempt = await exchange.services.pipeline.attempt(verdict.prepared)
+        body = observed.copy
+        upstream = answered_calls(observed.content_type, body) if body is not None and observed.status == 200 else None
+        if upstream is not None and attempt.findings is not None:
+            comparison = compare(attempt.findings.calls, upstream).slug
+    except Exception:
+        logger.exception("the shadow run failed")
+    finally:
+        seen = Verdict(verdict.action, verdict.reason, verdict.policy, True, verdict.prepared, attempt)
+        exchange.record("upstream", seen, turn, status=observed.status, usage=usage, comparison=comparison)

@@ -1,0 +1,83 @@
+"""What a request asks of the router itself, and its body; nothing here knows what the answer will be."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar
+
+import anyio
+from starlette.types import Message, Receive
+
+from needle_router.errors import BodyTooLarge, RouterError
+from needle_router.forward.inner import hung_up
+from needle_router.observe import Header, header_value
+
+T = TypeVar("T")
+
+
+class ClientGone(Exception):
+    """The client hung up; there is nobody to answer."""
+
+
+def mode_of(headers: Sequence[Header], *, configured: str, draining: bool) -> str:
+    """The configured mode, tightened by `x-needle-mode` (off, shadow or force-upstream): off, on, shadow, ..."""
+    asked = header_value(headers, b"x-needle-mode").strip().lower()
+    if configured == "off" or asked == "off":
+        return "off"
+    if asked == "force-upstream" or draining:
+        return "force-upstream"
+    return "shadow" if "shadow" in (configured, asked) else "on"
+
+
+def inspectable(headers: Sequence[Header]) -> bool:
+    """Whether the body is JSON as it stands; an encoded one is never unpacked, however small it claims to be."""
+    kind = header_value(headers, b"content-type").partition(";")[0].strip().lower()
+    encoding = header_value(headers, b"content-encoding").strip().lower()
+    return encoding in ("", "identity") and (not kind or kind.endswith("json"))
+
+
+async def read_body(receive: Receive, headers: Sequence[Header], limit: int) -> bytes:
+    """The whole body, counted while it is read; raises `BodyTooLarge` and `ClientGone`."""
+    declared = header_value(headers, b"content-length")
+    if declared.isdigit() and int(declared) > limit:
+        raise BodyTooLarge(f"The body has {declared} bytes, the limit is {limit} (server.max_body_mb).")
+    pieces, size = [], 0
+    while True:
+        message: Message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        piece = message.get("body", b"")
+        size += len(piece)
+        if size > limit:
+            raise BodyTooLarge(f"The body has more than {limit} bytes (server.max_body_mb).")
+        pieces.append(piece)
+        if not message.get("more_body", False):
+            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+async def unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
+    """The result of `work`, cancelled with `ClientGone` as soon as the client hangs up."""
+    gone = False
+    results: list[T] = []
+    async with anyio.create_task_group() as group:
+
+        async def watch() -> None:
+            nonlocal gone
+            if await hung_up(receive):
+                gone = True
+                group.cancel_scope.cancel()
+
+        group.start_soon(watch)
+        try:
+            results.append(await work)
+        except RouterError as error:
+            # Kept out of the task group, which would wrap it in an exception group.
+            failed: RouterError | None = error
+        else:
+            failed = None
+        group.cancel_scope.cancel()
+    if gone or (not results and failed is None):
+        raise ClientGone
+    if failed is not None:
+        raise failed
+    return results[0]

@@ -1,0 +1,83 @@
+"""One chat completion, from its bytes to its answer: local, forwarded, merged, or Needle alone.
+
+Any fault of ours before the first byte of an answer means that the client's bytes go on unchanged, with a reason.
+After the first byte an answer stays on its leg: it goes on, or it ends as cut.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from needle_policies import Action
+from needle_router.answering import answer, answer_alone, local_reply
+from needle_router.errors import BadRequest, EngineUnavailable
+from needle_router.exchange import COMPLETIONS, PASSED, Exchange
+from needle_router.forward.inner import replay
+from needle_router.forwarding import forward
+from needle_router.incoming import ClientGone, inspectable, mode_of, unless_gone
+from needle_router.merging import merge
+from needle_router.pipeline import Verdict
+from needle_router.surfaces.base import Unreadable
+from needle_router.turn import Turn
+
+logger = logging.getLogger("needle_router.routing")
+
+
+async def completions(exchange: Exchange) -> None:
+    """A legacy completion: read only to see whether it names the local model."""
+    exchange.surface = COMPLETIONS
+    await route(exchange)
+
+
+async def route(exchange: Exchange) -> None:
+    """Answer a completion."""
+    services = exchange.services
+    mode = mode_of(exchange.headers, configured=services.config.mode, draining=services.draining)
+    if mode in ("off", "force-upstream"):
+        if not services.upstream:
+            raise EngineUnavailable("There is no upstream to pass the request to, and nothing is answered locally.")
+        reason = "mode-off" if mode == "off" else mode
+        return await forward(exchange, Verdict(Action.FORWARD, reason), None, exchange.receive)
+    if not inspectable(exchange.headers):
+        return await forward(exchange, Verdict(Action.FORWARD, "encoded-body"), None, exchange.receive)
+    raw = await exchange.body()
+    parsed = exchange.surface.parse(raw)
+    if isinstance(parsed, Unreadable):
+        if not services.upstream:
+            raise BadRequest(f"The request body cannot be read: {parsed.detail}.", code="invalid_body")
+        return await forward(exchange, Verdict(Action.FORWARD, parsed.reason), None, replay(raw, exchange.receive))
+    if parsed.model in services.local_models or not services.upstream:
+        return await answer_alone(exchange, parsed)
+    if not exchange.surface.routed:
+        return await forward(exchange, PASSED, parsed, replay(raw, exchange.receive))
+    await carry_out(exchange, services.pipeline.settled(await decided(exchange, parsed, mode)), parsed, raw)
+
+
+async def carry_out(exchange: Exchange, verdict: Verdict, turn: Turn, raw: bytes) -> None:
+    """Do what was decided."""
+    match verdict.action:
+        case Action.ANSWER:
+            await answer(exchange, verdict, turn, local_reply(exchange, verdict, turn, "local"))
+        case Action.MERGE:
+            await merge(exchange, verdict, turn, raw)
+        case _:
+            await forward(exchange, verdict, turn, replay(raw, exchange.receive))
+
+
+async def decided(exchange: Exchange, turn: Turn, mode: str) -> Verdict:
+    """The pipeline's verdict; a fault of ours is a reason to forward, a client that left is none to go on."""
+    pipeline = exchange.services.pipeline
+    try:
+        prepared, verdict = pipeline.plan(turn, mode)
+        if verdict is not None:
+            return verdict
+        verdict = await unless_gone(exchange.receive, pipeline.judge(prepared, mode))
+    except ClientGone:
+        raise
+    except Exception:
+        logger.exception("the request is forwarded after a fault of the router")
+        return Verdict(Action.FORWARD, "internal-error")
+    if verdict.attempt is not None:
+        exchange.timing.engine_s = verdict.attempt.outcome.compute_s
+        exchange.timing.queue_s = verdict.attempt.outcome.queue_wait_s
+    return verdict
