@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 import string
 import time
@@ -22,6 +23,7 @@ from needle_router.spend import Spend
 from needle_router.surfaces.ids import call_id
 from needle_router.tokens import TokenCounter
 
+logger = logging.getLogger("needle_router.services")
 ALPHABET = string.ascii_letters + string.digits
 
 
@@ -52,6 +54,8 @@ class Services:
     local_models: frozenset[str]
     spend: Spend
     draining: bool = False
+    #: Told of every record that carries a comparison, from shadow runs and audits alike.
+    on_compared: list[Callable[[DecisionRecord], None]] = field(default_factory=list)
     started: float = field(default_factory=time.time)
     now: Callable[[], float] = field(default=time.time)
     clock: Callable[[], float] = field(default=time.perf_counter)
@@ -77,3 +81,12 @@ class Services:
         self.spend.add(record.time_s, record.cost_usd)
         self.metrics.observe(record)
         self.ledger.put(record)
+        if record.comparison:
+            self._compared(record)
+
+    def _compared(self, record: DecisionRecord) -> None:
+        for listener in self.on_compared:
+            try:
+                listener(record)
+            except Exception:
+                logger.exception("a listener to comparisons failed")

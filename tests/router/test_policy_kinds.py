@@ -80,6 +80,20 @@ async def test_what_is_in_shadow_is_forwarded_and_compared_with_one_run_of_the_e
     assert (record.reason, record.comparison, record.engine_ran) == (reason, "agree", True)
 
 
+async def test_listeners_hear_of_every_comparison_and_cannot_break_a_record(tmp_path):
+    heard = []
+    upstream = CannedUpstream(words="", calls=[KITCHEN])
+    async with running(tmp_path, SURE, upstream=upstream, policy=policies({"kind": "shadow"})) as router:
+        router.router.services.on_compared += [lambda record: 1 / 0, heard.append]
+        await post(router)
+        await until(lambda: heard)
+        assert [(record.tools_called, record.comparison) for record in heard] == [(("set_light",), "agree")]
+        assert router.totals["upstream"]["requests"] == 1
+        await post(router, **{"x-needle-mode": "force-upstream"})
+        await until(lambda: router.totals["upstream"]["requests"] == 2)
+        assert len(heard) == 1
+
+
 async def test_outside_a_canary_that_forwards_the_engine_does_not_run(tmp_path):
     table = {"kind": "canary", "share": 0.0, "rest": "forward"}
     async with running(tmp_path, SURE, policy=policies(table)) as router:
