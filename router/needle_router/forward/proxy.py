@@ -30,10 +30,11 @@ from needle_router.forward.answer import send_error, sse_error
 from needle_router.forward.breaker import Breaker
 from needle_router.forward.headers import PSEUDONYM, passed_before, request_headers, response_headers
 from needle_router.forward.inner import hung_up
+from needle_router.forward.message import Request, Spawn, Timeouts
 from needle_router.forward.target import Origin, check_target, upstream_target
 from needle_router.forward.upstreams import Upstream as Member
 from needle_router.forward.upstreams import Upstreams
-from needle_router.forward.wire import Answer, Request, Spawn, Timeouts, Wire
+from needle_router.forward.wire import Answer, Wire
 
 ERROR_KINDS = {UpstreamUnreachable: "unreachable", UpstreamTimeout: "timeout", UpstreamBroken: "disconnected"}
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from needle_router.errors import RouterError, UpstreamUnreachable
 from needle_router.forward.breaker import Breaker
+from needle_router.forward.message import Request, Spawn, Timeouts
 from needle_router.forward.target import Origin
-from needle_router.forward.wire import Answer, Request, Spawn, Timeouts, Wire
+from needle_router.forward.wire import Answer, Wire
 
 
 @dataclass(frozen=True, slots=True)
