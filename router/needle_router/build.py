@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +18,7 @@ from needle_router.alone import Alone
 from needle_router.config.schema import Config
 from needle_router.engine.archives import TINY, cactus_cache, rust_archive
 from needle_router.engine.base import Engine, EngineState
+from needle_router.engine.identity import identity
 from needle_router.engine.off import OffEngine
 from needle_router.engine.pool import EnginePool
 from needle_router.engine.session import LoadFailed
@@ -49,7 +51,9 @@ def build(
     room = prompt_room(config, model)
     policies = build_cascade(config, room=room)
     spend = Spend()
-    world = World(now=local_now, spend=spend.now)
+    # Asked once the engine has run: before that its files may still be on their way.
+    engine_name = functools.cache(lambda: identity(config.engine, environ))
+    world = World(now=local_now, spend=spend.now, engine=engine_name)
     pipeline = Pipeline(config=config, engine=engine, policies=policies, tokens=tokens, world=world)
     return Services(
         config=config,

@@ -7,7 +7,6 @@ verdict serves an answer, a shadow comparison, a log record and `needle-router e
 from __future__ import annotations
 
 import datetime
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -18,6 +17,7 @@ from needle_router.config.schema import Config
 from needle_router.engine.base import Engine
 from needle_router.evidence import Findings, weigh
 from needle_router.features import features
+from needle_router.fingerprint import fingerprint
 from needle_router.surfaces.ids import is_local_call_id
 from needle_router.task import EngineFailure, EngineOutcome, Envelope, Task
 from needle_router.tokens import CHARS_PER_TOKEN, TokenCounter
@@ -64,10 +64,14 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """The clock and the counters that policies may see; each is a function so that tests can set them."""
+    """The clock and the counters that policies may see; each is a function so that tests can set them.
+
+    `engine` names the engine and its files for fingerprints; it is asked once the engine has run.
+    """
 
     now: Callable[[], datetime.datetime]
     spend: Callable[[], tuple[float | None, float | None]]
+    engine: Callable[[], str]
 
 
 class Pipeline:
@@ -195,10 +199,17 @@ class Pipeline:
         return Attempt(prepared, outcome, envelope, findings, findings.evidence)
 
     def fingerprint(self, prepared: Prepared) -> str:
-        """Identifies schemas, system text, engine and session mode: what a certified threshold is bound to."""
+        """Identifies schemas, system prompt, engine and session mode: what a certified threshold is bound to."""
         settings = self.config.engine
-        parts = (prepared.task.tools, prepared.task.system, settings.backend, settings.model, settings.session)
-        return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        return fingerprint(
+            prepared.catalogue,
+            prompt=prepared.turn.system_texts,
+            facts=prepared.task.system,
+            system=settings.system,
+            reach=self.config.ledger.fingerprint,
+            engine=self.world.engine(),
+            session=settings.session,
+        )
 
 
 #: A judged extraction has its own two reasons, whatever check or policy was decisive.

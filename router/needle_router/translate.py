@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime
 import functools
+import hashlib
 import math
 import re
 import unicodedata
@@ -26,7 +27,7 @@ from needle_router.turn import Message, ResponseFormat, Tool, Turn
 
 #: The keys that Needle knows as facts.
 FACT_KEYS = ("date", "time", "locale", "device", "battery", "network", "location", "user", "assistant")
-_FACT = re.compile(rf"^\s*(?:[-*]\s*)?({'|'.join(FACT_KEYS)})\s*:\s*(\S.*?)\s*$", re.IGNORECASE)
+FACT = re.compile(rf"^\s*(?:[-*]\s*)?({'|'.join(FACT_KEYS)})\s*:\s*(\S.*?)\s*$", re.IGNORECASE)
 MAX_FACT_CHARS = 120
 MAX_KEY_CHARS = 20
 #: Arguments nested deeper than any schema that the engine can hold are garbage.
@@ -50,12 +51,16 @@ _ANGLES = str.maketrans({"\u2039": "<", "\u203a": ">", "\u27e8": "<", "\u27e9": 
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """The tools that may be called: their text for the engine, each compiled, and the first problem among them."""
+    """The tools that may be called: their text for the engine, each compiled, and the first problem among them.
+
+    `digest` names them with their whole schemas, also with what the engine is not told.
+    """
 
     text: str
     tools: Mapping[str, CompiledTool]
     problem: str | None = None
     marker: bool = False
+    digest: str = ""
 
 
 def catalogue_of(tools: Sequence[Tool]) -> Catalogue:
@@ -90,11 +95,13 @@ def _cached_catalogue(compiled: _Key) -> Catalogue:
     ]
     problem = next((f"{tool.name} {tool.problem}" for tool in compiled if tool.problem), None)
     text = orjson.dumps(flat).decode()
+    whole = orjson.dumps([tool.original for tool in compiled])
     return Catalogue(
         text=text,
         tools=MappingProxyType({tool.name: tool for tool in compiled}),
         problem=problem,
         marker=control_marker(text),
+        digest=hashlib.sha256(text.encode() + b"\0" + whole).hexdigest(),
     )
 
 
@@ -145,7 +152,7 @@ def facts(texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         for piece in map(str.strip, re.split(r"[\n;]", text)):
             # Length first: the pattern is slow on long runs of blanks.
-            match = _FACT.match(piece) if len(piece) <= MAX_FACT_CHARS + MAX_KEY_CHARS else None
+            match = FACT.match(piece) if len(piece) <= MAX_FACT_CHARS + MAX_KEY_CHARS else None
             if match and len(match[2]) <= MAX_FACT_CHARS:
                 found[match[1].lower()] = match[2]
     return found

@@ -85,6 +85,7 @@ class Ledger(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     path: str = ""
     retention_days: float = 30
     content: bool = False
+    fingerprint: Literal["prompt", "engine"] = "prompt"
 
 
 class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
