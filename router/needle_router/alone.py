@@ -19,12 +19,13 @@ from needle_router.errors import (
     EngineTimeout,
     EngineUnavailable,
 )
+from needle_router.history import conversation_steps
+from needle_router.markers import control_marker, unreadable
 from needle_router.pipeline import Attempt, Pipeline, Prepared
 from needle_router.reply import Stamp, calls_reply, extension, text_reply
 from needle_router.surfaces.chat_answers import arguments_text
 from needle_router.surfaces.ids import is_local_call_id
 from needle_router.task import EngineFailure, EngineReply, Task
-from needle_router.translate import control_marker, conversation_steps, unreadable
 from needle_router.turn import Call, Choice, Format, Reply, Turn, Usage
 
 #: Obstacles that end in a 400 when there is no upstream: slug -> (what to tell the client, the parameter at fault).

@@ -6,9 +6,10 @@ import hashlib
 
 from needle_policies import Features
 from needle_router.evidence.intents import wishes
+from needle_router.markers import control_marker, unreadable
 from needle_router.schema import CompiledTool
 from needle_router.task import Task
-from needle_router.translate import Catalogue, control_marker, unreadable
+from needle_router.translate import Catalogue
 from needle_router.turn import Choice, Format, Turn
 
 #: Wishes are counted in this much of the text; far longer ones are refused by their token count anyway.

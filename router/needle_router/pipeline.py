@@ -15,13 +15,14 @@ from needle_policies.cascade import Cascade
 from needle_router.acceptance import Acceptance
 from needle_router.config.schema import Config
 from needle_router.engine.base import Engine
+from needle_router.envelopes import read_envelope
 from needle_router.evidence import Findings, weigh
 from needle_router.features import features
 from needle_router.fingerprint import fingerprint
 from needle_router.surfaces.ids import is_local_call_id
 from needle_router.task import EngineFailure, EngineOutcome, Envelope, Task
 from needle_router.tokens import CHARS_PER_TOKEN, TokenCounter
-from needle_router.translate import Catalogue, catalogue_of, extraction_tool, make_task, read_envelope
+from needle_router.translate import Catalogue, catalogue_of, extraction_tool, make_task
 from needle_router.turn import Choice, Format, ToolChoice, Turn
 
 #: Texts longer than this are not counted token by token.

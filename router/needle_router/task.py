@@ -13,7 +13,8 @@ class Task:
 
     `tools` is the JSON text of a flat list, keys in the order name, description, parameters. `steps` are the texts fed,
     one `complete` each; an isolated session gets exactly one. `max_new_tokens` bounds each completion. `replay` keeps
-    the session when system, tools and the fed prefix match (engine.session = "replay").
+    the session when system, tools and the fed prefix match (engine.session = "replay"). `context` names what the client
+    asked beside these texts; the engine does not read it, but two tasks that differ in it are two questions.
     """
 
     system: str
@@ -21,6 +22,7 @@ class Task:
     steps: tuple[str, ...]
     max_new_tokens: int = 256
     replay: bool = False
+    context: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from needle_policies import REASONS
+from needle_router.envelopes import read_envelope
 from needle_router.evidence import intents, language, weigh, words
 from needle_router.features import features
+from needle_router.markers import control_marker
 from needle_router.task import EngineFailure, Envelope, RawCall
-from needle_router.translate import catalogue_of, control_marker, make_task, read_envelope, system_text
+from needle_router.translate import catalogue_of, make_task, system_text
 from needle_router.turn import Message, PastCall, Tool, Turn
 
 MONDAY = datetime.date(2026, 11, 30)

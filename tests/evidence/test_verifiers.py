@@ -3,9 +3,10 @@
 import pytest
 
 from needle_policies import REASONS
+from needle_router.envelopes import read_envelope
 from needle_router.evidence import VERIFIERS, weigh
 from needle_router.task import RawCall
-from needle_router.translate import catalogue_of, read_envelope
+from needle_router.translate import catalogue_of
 from needle_router.turn import Choice, Message, PastCall, Tool, ToolChoice, Turn
 
 TEXT = {"type": "string"}

@@ -133,15 +133,31 @@ async def test_an_isolated_session_knows_no_limit_on_steps(tmp_path):
 # ---------------------------------------------------------------------------------------------------- the cache
 
 
+def narrowed(tool, **keywords):
+    """A tool whose parameters have keywords that the engine never reads."""
+    function = tool["function"]
+    return {**tool, "function": {**function, "parameters": {**function["parameters"], **keywords}}}
+
+
+INSTRUCTED = [{"role": "system", "content": "You are a butler."}, user(TEXT)]
+PINNED = {"type": "function", "function": {"name": "set_light"}}
+ALLOWED = {"mode": "auto", "tools": [PINNED, {"type": "function", "function": {"name": "get_weather"}}]}
+
+
 @pytest.mark.parametrize(
     "second, cached",
     [
         pytest.param(ask(), True, id="the same"),
+        pytest.param(ask(tool_choice="auto"), True, id="the default choice by name"),
+        pytest.param(ask(tool_choice="required"), False, id="required instead of auto"),
+        pytest.param(ask(tool_choice={"type": "allowed_tools", "allowed_tools": ALLOWED}), False, id="all allowed"),
+        pytest.param(ask(messages=INSTRUCTED), False, id="instructions"),
+        pytest.param(
+            ask(tools=[narrowed(LIGHT, additionalProperties=False), WEATHER]), False, id="a schema of the same shape"
+        ),
         pytest.param(ask(temperature=0.2, user="someone"), True, id="what the engine never reads"),
         pytest.param(ask("turn on the kitchen light!"), False, id="another text"),
-        pytest.param(
-            ask(tool_choice={"type": "function", "function": {"name": "set_light"}}), False, id="a pinned tool"
-        ),
+        pytest.param(ask(tool_choice=PINNED), False, id="a pinned tool"),
         pytest.param(ask(tools=[WEATHER, LIGHT]), False, id="tools in another order"),
         pytest.param(ask(messages=[{"role": "system", "content": "locale: de-DE"}, user(TEXT)]), False, id="a fact"),
     ],
@@ -157,6 +173,24 @@ async def test_only_an_equal_question_is_answered_from_the_cache(tmp_path, secon
         # The decision is kept, not the answer: each client gets ids of its own.
         assert first["id"] != other["id"]
         assert answers[0]["id"] != answers[1]["id"]
+
+
+@pytest.mark.parametrize(
+    "one, other",
+    [
+        pytest.param("auto", "required", id="auto and required"),
+        pytest.param("required", PINNED, id="required and named"),
+        pytest.param(PINNED, "auto", id="named and auto"),
+    ],
+)
+async def test_each_choice_keeps_an_answer_of_its_own(tmp_path, one, other):
+    script = {"envelopes": [envelope(KITCHEN)]}
+    async with running(tmp_path, script, engine={"cache_entries": 8}) as router, httpx.AsyncClient(timeout=20) as http:
+        cached = []
+        for choice in (one, other, one, other):
+            answer = await http.post(f"{router.url}/v1/chat/completions", json=ask(tool_choice=choice))
+            cached.append(answer.json()["x_needle"]["cached"])
+        assert cached == [False, False, True, True]
 
 
 async def test_another_schema_is_another_question(tmp_path):

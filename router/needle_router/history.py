@@ -1,0 +1,66 @@
+"""What of a conversation can be fed to the engine again.
+
+Inputs only: user texts, and each run of tool results as one JSON array. The engine writes its own side anew, so the
+conversation that it rebuilds is the client's only where every assistant turn in it was the engine's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import orjson
+
+from needle_router.turn import Message, Turn
+
+
+def replayable_steps(turn: Turn, from_engine: Callable[[str], bool]) -> tuple[str, ...] | None:
+    """The texts that rebuild this conversation in the engine, or None when it would not be the same conversation.
+
+    The engine writes its own side again, so every assistant turn in the history must have been its own: calls only,
+    and each with an id that was minted here.
+    """
+    for message in turn.messages:
+        if message.role == "assistant":
+            if message.text or not message.calls:
+                return None
+            if not all(from_engine(call.id) for call in message.calls):
+                return None
+    steps = _steps(turn.messages)
+    return steps or None
+
+
+def conversation_steps(turn: Turn, from_engine: Callable[[str], bool]) -> tuple[str, ...]:
+    """The steps of the whole conversation where it can be replayed, else those since the last user message."""
+    whole = replayable_steps(turn, from_engine)
+    if whole is not None:
+        return whole
+    last = max((i for i, message in enumerate(turn.messages) if message.role == "user"), default=0)
+    return _steps(turn.messages[last:]) or (turn.user_text,)
+
+
+def _steps(messages: Sequence[Message]) -> tuple[str, ...]:
+    """User texts, and each run of consecutive tool messages as one JSON array."""
+    steps: list[str] = []
+    results: list[str] = []
+    for message in messages:
+        if message.role in ("tool", "function"):
+            results.append(message.text)
+            continue
+        if results:
+            steps.append(_results_text(results))
+            results = []
+        if message.role == "user":
+            steps.append(message.text)
+    if results:
+        steps.append(_results_text(results))
+    return tuple(steps)
+
+
+def _results_text(results: Sequence[str]) -> str:
+    values = []
+    for text in results:
+        try:
+            values.append(orjson.loads(text))
+        except (orjson.JSONDecodeError, ValueError):
+            values.append(text)
+    return orjson.dumps(values).decode()
