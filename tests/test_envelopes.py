@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from needle_router.envelopes import read_envelope
+from needle_router.envelopes import read_envelope, written
 from needle_router.task import EngineFailure, Envelope, RawCall
 
 ENVELOPE = {
@@ -79,3 +79,27 @@ def test_no_validation_means_that_nothing_was_checked():
 @given(st.dictionaries(st.sampled_from(list(ENVELOPE)), st.none() | st.text() | st.lists(st.text()) | st.integers()))
 def test_no_envelope_raises(envelope):
     assert isinstance(read_envelope(envelope), Envelope | EngineFailure)
+
+
+@pytest.mark.parametrize(
+    ("envelope", "texts"),
+    [
+        pytest.param(
+            Envelope("call", calls=(RawCall("f", {"a": 1}),)),
+            ("", '<tool_call>[{"name":"f","arguments":{"a":1}}]</tool_call>'),
+            id="a call",
+        ),
+        pytest.param(
+            Envelope("respond", reasoning="Nothing fits."),
+            ("<think>\nNothing fits.\n</think>\n", "<tool_call>[]</tool_call>"),
+            id="thoughts and no call",
+        ),
+        pytest.param(
+            Envelope("call", calls=(RawCall("f", {"a": 2**70}),)),
+            ("", f'<tool_call>[{{"name":"f","arguments":{{"a":{2**70}}}}}]</tool_call>'),
+            id="an integer that 64 bits do not hold",
+        ),
+    ],
+)
+def test_what_the_engine_wrote_is_put_together_again(envelope, texts):
+    assert written(envelope) == texts

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from needle_policies import Action
+from needle_router.envelopes import written
 from needle_router.errors import (
     BadRequest,
     EngineBusy,
@@ -26,7 +27,7 @@ from needle_router.reply import Stamp, calls_reply, extension, text_reply
 from needle_router.surfaces.chat_answers import arguments_text
 from needle_router.surfaces.ids import is_local_call_id
 from needle_router.task import EngineFailure, EngineReply, Task
-from needle_router.turn import Call, Choice, Format, Reply, Turn, Usage
+from needle_router.turn import Choice, Format, Reply, Turn, Usage
 
 #: Obstacles that end in a 400 when there is no upstream: slug -> (what to tell the client, the parameter at fault).
 REFUSED: Mapping[str, tuple[str, str]] = {
@@ -144,7 +145,7 @@ class Alone:
         shown = extension(envelope, attempt.outcome, route="local", reason=reason, warnings=warnings)
         extra = shown if show else None
         words = "" if calls else envelope.reasoning or ""
-        usage = count_usage(self.pipeline, prepared, calls, words)
+        usage = count_usage(self.pipeline, attempt)
         if turn.response_format.kind is Format.JSON_SCHEMA and prepared.features.extraction:
             content = arguments_text(calls[0].arguments) if calls else None
             refusal = None if calls else envelope.reasoning or "Nothing in the text fits the schema."
@@ -193,12 +194,16 @@ def text_obstacles(task: Task) -> tuple[str, ...]:
     return (*bad, *(("control-marker",) if any(map(control_marker, texts)) else ()))
 
 
-def count_usage(pipeline: Pipeline, prepared: Prepared, calls: tuple[Call, ...], words: str = "") -> Usage:
-    """`usage` of a local answer; `estimated` says that no tokenizer was at hand."""
-    written = words or "".join(f"{c.name}{arguments_text(c.arguments)}" for c in calls)
+def count_usage(pipeline: Pipeline, attempt: Attempt) -> Usage:
+    """`usage` of a local answer: what the engine read and wrote. `estimated` says that no tokenizer was at hand."""
+    assert attempt.envelope is not None
+    prepared, count = attempt.prepared, pipeline.tokens.count
+    thoughts, calls = written(attempt.envelope)
+    completion = count(thoughts + calls)
     return Usage(
         prompt_tokens=prepared.features.prompt_tokens or pipeline.count(prepared.task),
-        completion_tokens=pipeline.tokens.count(written),
+        completion_tokens=completion,
+        reasoning_tokens=max(0, completion - count(calls)) if thoughts else 0,
         estimated=not pipeline.tokens.exact,
     )
 

@@ -37,7 +37,7 @@ def local_reply(exchange: Exchange, verdict: Verdict, turn: Turn, route: str) ->
     services, stamp, calls = exchange.services, exchange.services.stamp(), attempt.findings.calls
     shown = extension(attempt.envelope, attempt.outcome, route=route, reason=verdict.reason, warnings=turn.warnings)
     extra = shown if services.config.server.expose == "body" else None
-    usage = count_usage(services.pipeline, attempt.prepared, calls)
+    usage = count_usage(services.pipeline, attempt)
     reasoning = attempt.envelope.reasoning
     if verdict.reason == "extracted":
         content = arguments_text(calls[0].arguments)
@@ -49,9 +49,11 @@ async def answer(exchange: Exchange, verdict: Verdict, turn: Turn, reply: Reply)
     """Send a reply of our own."""
     if turn.stream:
         body = b"".join(exchange.surface.chunks(reply, include_usage=turn.include_usage))
-        await deliver(exchange, verdict, turn, body, STREAM_HEADERS, saved=reply.usage)
+        await deliver(exchange, verdict, turn, body, STREAM_HEADERS, saved=reply.usage.without_reasoning)
     else:
-        await deliver(exchange, verdict, turn, exchange.surface.render(reply), JSON_HEADERS, saved=reply.usage)
+        await deliver(
+            exchange, verdict, turn, exchange.surface.render(reply), JSON_HEADERS, saved=reply.usage.without_reasoning
+        )
 
 
 async def deliver(

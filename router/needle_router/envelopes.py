@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -36,6 +37,21 @@ def read_envelope(raw: Mapping[str, Any]) -> Envelope | EngineFailure:
         decode_tps=_number(raw.get("decode_tps")),
         peak_ram_mb=_number(raw.get("peak_ram_mb")),
     )
+
+
+def written(envelope: Envelope) -> tuple[str, str]:
+    """What the model wrote to make this envelope: its thoughts, "" where it had none, and its calls between markers.
+
+    The form is that of the vendor's training data, so its tokens are those that the engine spent.
+    """
+    thoughts = f"<think>\n{envelope.reasoning}\n</think>\n" if envelope.reasoning else ""
+    calls = [{"name": call.name, "arguments": call.arguments} for call in envelope.calls]
+    try:
+        text = orjson.dumps(calls).decode()
+    except (TypeError, ValueError):
+        # Integers beyond 64 bits and lone surrogates.
+        text = json.dumps(calls, separators=(",", ":"))
+    return thoughts, f"<tool_call>{text}</tool_call>"
 
 
 def _failed(raw: Mapping[str, Any]) -> EngineFailure:

@@ -70,7 +70,7 @@ async def merge(exchange: Exchange, verdict: Verdict, turn: Turn, raw: bytes) ->
     outcome = await _asked(exchange, merging, raw)
     if outcome.route == "local":
         return await answer(exchange, verdict, turn, reply)
-    saved = reply.usage if outcome.route == "merged" else None
+    saved = reply.usage.without_reasoning if outcome.route == "merged" else None
     exchange.record(
         outcome.route, verdict, turn, status=outcome.status, usage=outcome.usage, saved=saved, error=outcome.error
     )

@@ -7,7 +7,7 @@ A `Turn` is made once at the edge from the client's bytes and never turned back 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -141,6 +141,11 @@ class Usage:
     def total_tokens(self) -> int:
         """Prompt plus completion."""
         return self.prompt_tokens + self.completion_tokens
+
+    @property
+    def without_reasoning(self) -> Usage:
+        """What another model would have been paid for: the engine's thoughts are its own affair."""
+        return replace(self, completion_tokens=self.completion_tokens - self.reasoning_tokens, reasoning_tokens=0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -263,3 +263,6 @@ async def test_the_tiny_models_usage_is_counted_and_not_estimated(tmp_path):
         usage = (await post(router, ask("turn on the kitchen lights", tools=HOME))).json()["usage"]
         assert "estimated" not in usage
         assert usage["prompt_tokens"] > 100
+        # As needle-rs counts <tool_call>[{"name":"set_lights","arguments":{"room":"kitchen","on":true}}]</tool_call>.
+        assert usage["completion_tokens"] == 28
+        assert usage["completion_tokens_details"]["reasoning_tokens"] == 0

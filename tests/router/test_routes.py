@@ -44,6 +44,11 @@ async def test_a_confident_call_is_answered_without_the_upstream(tmp_path):
         assert answer.choices[0].message.reasoning_content == "because"
         assert router.totals["local"] == {"requests": 1, "cost_usd": 0}
         assert router.totals["saved"]["prompt_tokens"] == answer.usage.prompt_tokens
+        # Three bytes a token: the trace, which nobody else would have written, and the call between its markers.
+        thoughts = len("<think>\nbecause\n</think>\n")
+        call = len('<tool_call>[{"name":"set_light","arguments":{"room":"kitchen","on":true}}]</tool_call>')
+        assert answer.usage.completion_tokens == -(-(thoughts + call) // 3)
+        assert router.totals["saved"]["completion_tokens"] == -(-call // 3)
 
 
 async def test_parallel_calls_stream_through_the_sdks_own_accumulator(tmp_path):
