@@ -1,9 +1,9 @@
 """The server's reading of requests, stricter than uvicorn's where a proxy has to be.
 
 By the time an app is called, httptools has reduced an absolute-form target to its path, let a second Host pass and put
-trailers among the headers; what the client meant cannot be told any more, so it is settled here. So are the limits that
-uvicorn lacks: bytes and number of header fields, length of the target, number of connections, and how long a client may
-keep the server waiting (`strict_gate`).
+trailers among the headers; what the client meant cannot be told any more, so it is settled here (`strict_rules`). So
+are the limits that uvicorn lacks: bytes and number of header fields, length of the target, number of connections, and
+how long a client may keep the server waiting (`strict_gate`).
 
 A request that is refused is the last one of its connection. It is answered after those before it, if it can be: where
 one of them is still being answered, the connection ends with that answer.
@@ -23,22 +23,9 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from needle_router.cli.strict_gate import ANSWER, BODY, HEAD, IDLE, LINGER, Gate
-from needle_router.errors import (
-    BadRequest,
-    BadTarget,
-    ClientTooSlow,
-    HeadTooLarge,
-    RouterError,
-    TargetTooLong,
-    TooManyConnections,
-    envelope,
-)
+from needle_router.cli.strict_rules import Head, fault, head_too_large, target_too_long
+from needle_router.errors import BadRequest, ClientTooSlow, RouterError, TooManyConnections, envelope
 
-VERSIONS = ("1.0", "1.1")
-#: Fields with a rule of their own.
-RULED = frozenset((b"host", b"transfer-encoding", b"content-length"))
-#: The colon, the blank and the line end of a field.
-FIELD_OVERHEAD = 4
 UNREADABLE = "The request is not one that can be read in one way only: see RFC 9112, sections 3 and 6."
 
 
@@ -100,7 +87,8 @@ class StrictProtocol(HttpToolsProtocol):
         else:
             # Fields, chunk extensions and trailers without an end are kept by the parser, which has no limit itself.
             if self.loose_bytes > self.gate.max_head_bytes:
-                self._refuse(self._too_long())
+                in_target = self.phase == HEAD and len(self.url) > self.gate.max_url_bytes
+                self._refuse(target_too_long(self.gate) if in_target else head_too_large(self.gate))
 
     def waits_for_us(self) -> bool:
         """Whether the client cannot send: reading is paused, or it waits for our 100."""
@@ -131,7 +119,9 @@ class StrictProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Check what the app will not see. An error raised here makes the parser stop."""
-        self.fault = self._fault()
+        parser = self.parser
+        head = Head(self.url, self.headers, parser.get_http_version(), parser.should_upgrade())
+        self.fault = fault(head, self.gate)
         if self.fault is not None:
             raise self.fault
         super().on_headers_complete()
@@ -170,61 +160,6 @@ class StrictProtocol(HttpToolsProtocol):
         if cycle.scope["http_version"] == "1.0":
             app = without_chunks(app, cycle)
         super()._start_asgi_task(cycle, app)
-
-    # ----------------------------------------------------------------------------------------------------- rules
-
-    def _fault(self) -> RouterError | None:
-        """What is wrong with the head that was just read."""
-        gate = self.gate
-        if len(self.url) > gate.max_url_bytes:
-            return self._too_long()
-        size = len(self.url)
-        ruled: dict[bytes, list[bytes]] = {}
-        for name, value in self.headers:
-            size += len(name) + len(value) + FIELD_OVERHEAD
-            if name in RULED:
-                ruled.setdefault(name, []).append(value)
-        if size > gate.max_head_bytes:
-            return self._too_long()
-        if len(self.headers) > gate.limits.max_headers:
-            count = len(self.headers)
-            return HeadTooLarge(
-                f"The request has {count} header fields; {gate.limits.max_headers} are allowed (server.max_headers)."
-            )
-        # Of a fragment, which no client sends, nothing would be left for the app to see.
-        if not self.url.startswith(b"/") or b"#" in self.url:
-            return BadTarget("Only targets in origin-form, a path that begins with a slash and a query, are served.")
-        return self._ambiguity(ruled)
-
-    def _ambiguity(self, ruled: dict[bytes, list[bytes]]) -> RouterError | None:
-        """Which rule of RFC 9112 the message breaks that others might read over."""
-        version = self.parser.get_http_version()
-        if version not in VERSIONS:
-            return BadRequest(f"This is HTTP/{version}; HTTP/1.1 and HTTP/1.0 are served here.")
-        hosts = len(ruled.get(b"host", ()))
-        # Section 3.2: exactly one, and none only before HTTP/1.1.
-        if hosts > 1 or (hosts == 0 and version != "1.0"):
-            return BadRequest("The request needs exactly one Host.")
-        codings = ruled.get(b"transfer-encoding")
-        # Section 6.1: other codings may be refused, and HTTP/1.0 has none.
-        if codings and (version == "1.0" or [coding.strip().lower() for coding in codings] != [b"chunked"]):
-            return BadRequest("The only Transfer-Encoding that is read is one `chunked`, in HTTP/1.1.")
-        # httptools would end such a message before its body.
-        if self.parser.should_upgrade() and (codings or ruled.get(b"content-length", [b"0"]) != [b"0"]):
-            return BadRequest("A request with Upgrade cannot have a body here.")
-        return None
-
-    def _too_long(self) -> RouterError:
-        limits = self.gate.limits
-        if self.phase == HEAD and len(self.url) > self.gate.max_url_bytes:
-            return TargetTooLong(
-                f"The request target is longer than {limits.max_url_kb:g} KB, the most that is read "
-                "(server.max_url_kb)."
-            )
-        return HeadTooLarge(
-            f"The header fields are larger than {limits.max_header_kb:g} KB, the most that is read "
-            "(server.max_header_kb)."
-        )
 
     # -------------------------------------------------------------------------------------------------- refusing
 
