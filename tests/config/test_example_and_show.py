@@ -32,7 +32,7 @@ def documented_keys():
 def test_the_example_loads_and_states_the_defaults(tmp_path):
     loaded = load(EXAMPLE, environ={"HOME": str(tmp_path)})
     default = Config()
-    for name in ("mode", "server", "upstream", "engine", "extract", "merge", "ledger", "prices"):
+    for name in ("mode", "server", "upstream", "engine", "extract", "merge", "ledger", "report", "prices"):
         assert getattr(loaded.config, name) == getattr(default, name)
     built = [BUILT_IN[t["kind"]](**{k: v for k, v in t.items() if k != "kind"}) for t in loaded.config.policy]
     by_default = [BUILT_IN[t["kind"]](**{k: v for k, v in t.items() if k != "kind"}) for t in default.policy]
@@ -87,7 +87,18 @@ def test_what_is_shown_is_toml_that_says_the_same():
     assert document["prices"] == {"gpt-4.1": {"input": 2, "output": 8}}
     assert document["server"]["port"] == 8088
     assert "port = 8088  # flag --port" in text
-    assert set(document) == {"mode", "server", "upstream", "engine", "extract", "merge", "ledger", "policy", "prices"}
+    assert set(document) == {
+        "mode",
+        "server",
+        "upstream",
+        "engine",
+        "extract",
+        "merge",
+        "ledger",
+        "report",
+        "policy",
+        "prices",
+    }
 
 
 def test_only_what_was_set_can_be_shown_alone():

@@ -66,7 +66,7 @@ def test_a_file_brings_its_style_and_a_page_brings_it_once(plot):
 def test_a_curve_goes_through_its_points():
     root = parsed(risk_coverage_svg({"all": [(0.0, 0.0), (0.5, 0.1), (1.0, 0.2)]}))
     (line,) = root.iter(f"{SVG}polyline")
-    assert line.attrib["points"] == "62,290 342,165 622,40"
+    assert line.attrib["points"] == "58,254 262,153 466,52"
 
 
 def test_each_curve_has_a_line_and_its_name_in_the_legend():
@@ -91,7 +91,7 @@ def test_a_curve_of_one_point_is_a_dot_and_none_at_all_says_so():
 def test_values_outside_of_an_axis_are_drawn_at_its_end():
     text = lines_svg({"a": [(-1, -1), (2, 2)]}, x=Axis("x"), y=Axis("y"), title="t", description="d")
     (line,) = parsed(text).iter(f"{SVG}polyline")
-    assert line.attrib["points"] == "62,290 622,40"
+    assert line.attrib["points"] == "58,254 466,52"
 
 
 def test_columns_are_stacked_from_the_bottom_and_tell_their_values():
@@ -99,13 +99,13 @@ def test_columns_are_stacked_from_the_bottom_and_tell_their_values():
     parts = list(root.iter(f"{SVG}rect"))[1:-2]  # without the page and the two of the legend
     assert [part[0].text for part in parts] == ["Mon, local: 10", "Mon, upstream: 30", "Tue, upstream: 40"]
     heights = [float(part.attrib["height"]) for part in parts]
-    assert heights == [62.5, 187.5, 250.0]
+    assert heights == [50.5, 151.5, 202.0]
     assert root[1].text == "requests. Mon: 40; Tue: 40."
 
 
 def test_many_columns_have_few_labels():
     root = parsed(columns_svg([f"d{n}" for n in range(90)], {"a": [1] * 90}, title="t", label="l"))
-    assert len([text for text in texts(root) if re.fullmatch(r"d\d+", text)]) == 8
+    assert len([text for text in texts(root) if re.fullmatch(r"d\d+", text)]) == 6
 
 
 def test_an_interval_is_told_with_its_bounds():

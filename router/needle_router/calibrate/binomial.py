@@ -54,6 +54,13 @@ def upper_bound(errors: int, n: int, delta: float) -> float:
     return high
 
 
+def interval(count: int, n: int, delta: float) -> tuple[float, float]:
+    """Clopper-Pearson: the true share lies between these bounds with probability 1 - `delta`; 0 to 1 without data."""
+    if not n:
+        return 0.0, 1.0
+    return 1.0 - upper_bound(n - count, n, delta / 2), upper_bound(count, n, delta / 2)
+
+
 @lru_cache(maxsize=4096)
 def needed(alpha: float, delta: float, errors: int = 0) -> int:
     """The smallest number of calls that certify `alpha` at 1 - `delta` although `errors` of them were wrong."""

@@ -114,15 +114,17 @@ def _shown(value: Any) -> str:
 
 
 def from_records(records: Iterable[DecisionRecord]) -> Iterator[Labelled]:
-    """Decisions that were compared with the upstream's own calls: agreement counts as correct, all else as wrong."""
-    for record in records:
-        if not record.comparison:
-            continue
-        passed = bool(record.tools_called) and not record.failures and not record.uncovered
-        yield Labelled(
-            tool="+".join(sorted(set(record.tools_called))),
-            confidence=record.confidence or 0.0,
-            verified=passed and record.confidence is not None,
-            correct=record.comparison == "agree",
-            fingerprint=record.fingerprint,
-        )
+    """Decisions that were compared with the upstream's own calls."""
+    return (labelled(record) for record in records if record.comparison)
+
+
+def labelled(record: DecisionRecord) -> Labelled:
+    """A compared decision: agreement with the upstream counts as correct, all else as wrong."""
+    passed = bool(record.tools_called) and not record.failures and not record.uncovered
+    return Labelled(
+        tool="+".join(sorted(set(record.tools_called))),
+        confidence=record.confidence or 0.0,
+        verified=passed and record.confidence is not None,
+        correct=record.comparison == "agree",
+        fingerprint=record.fingerprint,
+    )

@@ -135,6 +135,25 @@ def calibrate(
     )
 
 
+@app.command(name="report")
+def report(
+    *,
+    since: Annotated[str, Parameter(help="Begin: 7d, 12h ago, a date, or a date and time.")] = "30d",
+    until: Annotated[str | None, Parameter(help="End, given the same way; a date includes its day. Else now.")] = None,
+    by: Annotated[str | None, Parameter(help="The balance and one table: tool, model, reason, day or policy.")] = None,
+    penalty_usd: Annotated[
+        float | None, Parameter(help="What one wrong local answer costs you; else report.penalty_usd.")
+    ] = None,
+    html: Annotated[str | None, Parameter(help="Write a page that needs no network to this file.")] = None,
+    settings: Settings | None = None,
+    json: Json = False,
+) -> int:
+    """Say what was saved, net of audits, races and errors, and how often engine and upstream agree."""
+    from needle_router.cli.report import report as work
+
+    return work(settings, since=since, until=until, by=by, penalty_usd=penalty_usd, html=html, as_json=json)
+
+
 @config_app.command(name="check")
 def config_check(*, settings: Settings | None = None) -> int:
     """Name everything that is wrong with the configuration."""

@@ -49,6 +49,8 @@ RANGES: Mapping[str, tuple[Bound, ...]] = {
     "engine.buffer_bytes": ((AT_LEAST, 4096),),
     "engine.cache_entries": ((AT_LEAST, 0),),
     "ledger.retention_days": ((ABOVE, 0),),
+    "report.penalty_usd": ((AT_LEAST, 0), (AT_MOST, 1e9)),
+    "report.dashboard_days": ((ABOVE, 0),),
 }
 
 #: Which names a backend takes as `engine.model`; each also takes the path of a .cact file.
@@ -161,15 +163,6 @@ def tool_index(config: Config) -> Iterator[str]:
         yield f"engine.tool_index: there is no file {path}"
 
 
-def chaining(config: Config) -> Iterator[str]:
-    """Going on after tool results where no session could know what they answer."""
-    engine = config.engine
-    if engine.chain_tool_results and engine.session != "replay":
-        yield f'engine.chain_tool_results: needs engine.session = "replay", not "{engine.session}"'
-    elif engine.chain_tool_results and engine.backend == "rust":
-        yield 'engine.chain_tool_results: backend "rust" remembers no conversation; backend "native" does'
-
-
 def is_path(model: str) -> bool:
     """Whether `engine.model` is a file rather than a name."""
     return model.endswith(".cact") or os.sep in model
@@ -250,7 +243,6 @@ CHECKS: tuple[Check, ...] = (
     injected_key,
     model,
     tool_index,
-    chaining,
     script,
     policies,
 )

@@ -86,11 +86,15 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def unknown_key(path: str) -> str:
-    """The problem line for a key that does not exist, with the nearest one: same section first, then any section."""
+    """The problem line for a key that does not exist, with the nearest one: same section first, then any section.
+
+    A name that stands in a section as it is comes before one that is only like it: `port` means `server.port`.
+    """
     section, _, name = path.rpartition(".")
     siblings = {known.rpartition(".")[2] for known in KEYS if known.rpartition(".")[0] == section}
     elsewhere = [known for known in KEYS if known.rpartition(".")[2] == name]
-    if hint := did_you_mean(name, siblings if section else siblings | SECTIONS):
+    exact = bool(elsewhere) and not section
+    if not exact and (hint := did_you_mean(name, siblings if section else siblings | SECTIONS)):
         return f"{path}: unknown key{hint}"
     if elsewhere:
         return f"{path}: unknown key, did you mean {elsewhere[0]!r}?"

@@ -39,7 +39,6 @@ class Upstream(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     base_url: str = ""
     api_key: str = ""
     inject_key: bool = False
-    include_usage: bool = False
     connect_timeout_s: float = 5
     first_byte_timeout_s: float = 600
     idle_timeout_s: float = 600
@@ -60,7 +59,6 @@ class Engine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_new_tokens: int = 256
     max_replay_steps: int = 32
     session: Literal["isolated", "replay"] = "isolated"
-    chain_tool_results: bool = False
     system: Literal["facts", "verbatim", "none"] = "facts"
     buffer_bytes: int = 1048576
     cache_entries: int = 0
@@ -90,6 +88,13 @@ class Ledger(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     fingerprint: Literal["prompt", "engine"] = "prompt"
 
 
+class Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`[report]`: what `needle-router report` and the dashboard reckon with."""
+
+    penalty_usd: float = 0
+    dashboard_days: float = 7
+
+
 class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`[prices."model"]`: USD per million tokens; an absent cached_input costs as much as input."""
 
@@ -109,4 +114,5 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     policy: tuple[dict[str, Any], ...] = ({"kind": "guards"}, {"kind": "threshold", "minimum": 0.85})
     merge: Merge = Merge()
     ledger: Ledger = Ledger()
+    report: Report = Report()
     prices: dict[str, Price] = {}

@@ -22,7 +22,7 @@ from needle_router.plots.frame import (
 from needle_router.plots.lines import LEGEND_COLUMNS, LEGEND_LINE
 from needle_router.plots.style import escaped, number, series
 
-MAX_LABELS = 8
+MAX_LABELS = 6
 WIDEST = 56.0
 
 
@@ -49,9 +49,8 @@ def columns_svg(
         drawn.append(stack(name, values, middle, min(WIDEST, room * 0.72), y))
         if index % every == 0:
             drawn.append(words(middle, HEIGHT - BOTTOM + 18, name, anchor="middle", kind="soft", limit=12))
-    drawn.append(words(WIDTH - RIGHT, TOP - 14, title, anchor="end", kind="head"))
     drawn += swatches(list(parts)) if len(parts) > 1 else []
-    height = HEIGHT + LEGEND_LINE * (-(-len(parts) // LEGEND_COLUMNS) if len(parts) > 1 else 0) - 22
+    height = HEIGHT + LEGEND_LINE * (-(-len(parts) // LEGEND_COLUMNS) if len(parts) > 1 else 0) - 14
     told = "; ".join(f"{name}: {show(value)}" for name, value in zip(names, sums, strict=True))
     return whole(
         "".join(drawn), title=title, description=f"{label}. {told or 'No data'}.", height=height, standalone=standalone
@@ -78,7 +77,7 @@ def swatches(names: Sequence[str]) -> list[str]:
     found = []
     for index, name in enumerate(names):
         left = LEFT + (index % LEGEND_COLUMNS) * (WIDTH - LEFT - RIGHT) / LEGEND_COLUMNS
-        place = HEIGHT - 22 + LEGEND_LINE * (index // LEGEND_COLUMNS)
+        place = HEIGHT - 10 + LEGEND_LINE * (index // LEGEND_COLUMNS)
         sample = f'<rect class="f{series(index)}" x="{number(left)}" y="{number(place - 4)}" width="12" height="12"/>'
-        found.append(sample + words(left + 20, place + 7, name, limit=34))
+        found.append(sample + words(left + 20, place + 7, name, limit=24))
     return found

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from needle_router.plots.style import STYLE, escaped, number
 
-WIDTH, HEIGHT = 640.0, 340.0
-LEFT, RIGHT, TOP, BOTTOM = 62.0, 18.0, 40.0, 50.0
+WIDTH, HEIGHT = 480.0, 300.0
+LEFT, RIGHT, TOP, BOTTOM = 58.0, 14.0, 52.0, 46.0
 #: Ticks at 1, 2 or 5 times a power of ten are the ones that people read without counting.
 ROUND = (1, 2, 5, 10)
 
@@ -85,8 +85,8 @@ def rules(y: Axis) -> str:
 def marks(x: Axis) -> str:
     """The values below, and the name of the axis."""
     low = HEIGHT - BOTTOM
-    ticks = "".join(words(across(x, tick), low + 18, x.show(tick), anchor="middle", kind="soft") for tick in x.ticks())
-    return ticks + words(WIDTH - RIGHT, HEIGHT - 12, x.label, anchor="end", kind="soft")
+    ticks = [words(across(x, tick), low + 18, x.show(tick), anchor="middle", kind="soft") for tick in x.ticks()]
+    return "".join(ticks) + words(WIDTH - RIGHT, HEIGHT - 8, x.label, anchor="end", kind="soft")
 
 
 def words(x: float, y: float, text: str, *, anchor: str = "start", kind: str = "", limit: int = 60) -> str:
@@ -103,5 +103,6 @@ def whole(content: str, *, title: str, description: str, height: float = HEIGHT,
     # A file of its own needs the namespace; in a page it does no harm.
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="plot" role="img" viewBox="0 0 {width} {tall}">'
-        f"<title>{escaped(title)}</title><desc>{escaped(description)}</desc>{own}{content}</svg>"
+        f"<title>{escaped(title)}</title><desc>{escaped(description)}</desc>{own}"
+        f"{words(4, 20, title, kind='head')}{content}</svg>"
     )

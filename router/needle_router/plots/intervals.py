@@ -10,8 +10,8 @@ from needle_router.plots.style import escaped, number
 
 ROW = 26.0
 HEAD = 40.0
-NAMES = 190.0
-COUNTS = 92.0
+NAMES = 150.0
+COUNTS = 84.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +30,13 @@ def intervals_svg(rows: Sequence[Interval], *, title: str, label: str, standalon
     axis = Axis(label)
     height = HEAD + ROW * max(1, len(rows)) + 46
     bottom = height - 40
-    drawn = [words(WIDTH - RIGHT, 22, title, anchor="end", kind="head")]
+    drawn = []
     for tick in axis.ticks():
         place = number(across(axis, tick))
         drawn.append(f'<line class="rule" x1="{place}" x2="{place}" y1="{number(HEAD)}" y2="{number(bottom)}"/>')
         drawn.append(words(across(axis, tick), bottom + 16, percent(tick), anchor="middle", kind="soft"))
     drawn += [row_of(row, HEAD + ROW * (index + 0.5), axis) for index, row in enumerate(rows)]
-    drawn.append(words(across(axis, 1.0), bottom + 34, label, anchor="end", kind="soft"))
+    drawn.append(words(across(axis, 1.0), bottom + 36, label, anchor="end", kind="soft"))
     told = "; ".join(f"{row.name}: {told_of(row)}" for row in rows)
     return whole(
         "".join(drawn), title=title, description=f"{label}. {told or 'No data'}.", height=height, standalone=standalone
@@ -58,7 +58,7 @@ def row_of(row: Interval, y: float, axis: Axis) -> str:
     low, value, high = (across(axis, share) for share in (row.low, row.value, row.high))
     dot = f'<circle class="f0" cx="{number(value)}" cy="{number(y)}" r="5"/>'
     return (
-        words(NAMES - 12, y + 4, row.name, anchor="end", limit=26)
+        words(NAMES - 12, y + 4, row.name, anchor="end", limit=21)
         + f"<g><title>{escaped(told_of(row))}</title>{rule('l0', y, low, high)}{dot}</g>"
         + words(WIDTH - RIGHT, y + 4, row.note, anchor="end", kind="soft", limit=16)
     )

@@ -75,8 +75,7 @@ def lines_svg(
         drawn.append(goal(target, y))
     rows = legend(list(curves)) if len(curves) > 1 else []
     height = HEIGHT + LEGEND_LINE * ((len(rows) + LEGEND_COLUMNS - 1) // LEGEND_COLUMNS)
-    drawn += [words(WIDTH - RIGHT, TOP - 14, title, anchor="end", kind="head"), *rows]
-    return whole("".join(drawn), title=title, description=description, height=height, standalone=standalone)
+    return whole("".join((*drawn, *rows)), title=title, description=description, height=height, standalone=standalone)
 
 
 def line(points: Points, index: int, x: Axis, y: Axis) -> str:
@@ -99,6 +98,6 @@ def legend(names: Sequence[str]) -> list[str]:
     found = []
     for index, name in enumerate(names):
         left = LEFT + (index % LEGEND_COLUMNS) * (WIDTH - LEFT - RIGHT) / LEGEND_COLUMNS
-        place = HEIGHT + LEGEND_LINE * (index // LEGEND_COLUMNS) + 4
-        found.append(rule(f"l{series(index)}", place, left, left + 28) + words(left + 36, place + 4, name, limit=34))
+        place = HEIGHT + LEGEND_LINE * (index // LEGEND_COLUMNS) + 6
+        found.append(rule(f"l{series(index)}", place, left, left + 28) + words(left + 36, place + 4, name, limit=24))
     return found

@@ -1,0 +1,24 @@
+"""Periods as people give them: `7d` back from now, or a day or moment of the calendar."""
+
+from __future__ import annotations
+
+import datetime
+import re
+
+_AGO = re.compile(r"(\d+(?:\.\d+)?)([mhdw])")
+_SECONDS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+
+def moment_s(text: str, now: datetime.datetime, *, end: bool = False) -> float:
+    """Unix seconds of a moment: `90m`, `12h`, `7d`, `2w` ago, a date, or a date and time in the zone of the machine.
+
+    A date means its first moment, with `end` its last, so that "until" a day holds that day. Raises ValueError.
+    """
+    ago = _AGO.fullmatch(text.strip())
+    if ago:
+        return now.timestamp() - float(ago[1]) * _SECONDS[ago[2]]
+    day = re.fullmatch(r"\d{4}-\d\d-\d\d", text.strip())
+    found = datetime.datetime.fromisoformat(text.strip())
+    if day and end:
+        found += datetime.timedelta(days=1)
+    return found.timestamp()

@@ -1,0 +1,155 @@
+"""`needle-router report` as a process."""
+
+import json
+import sqlite3
+import stat
+import time
+
+import pytest
+from tests.report.support import local, shadow, upstream
+
+from needle_router.ledger import Ledger
+
+
+def wrote(path, *records):
+    ledger = Ledger(path)
+    ledger.start()
+    for record in records:
+        ledger.put(record)
+    ledger.close()
+    return "--ledger", str(path)
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    now_s = time.time()
+    records = [local(time_s=now_s - 60)] * 3 + [shadow(time_s=now_s - 60), shadow("name-differs", time_s=now_s - 60)]
+    return wrote(tmp_path / "decisions.db", *records, upstream(time_s=now_s - 5 * 86_400, model="old"))
+
+
+def test_tables_are_plain_words_when_nobody_looks(cli, ledger):
+    code, out, err = cli("report", *ledger)
+    assert (code, err) == (0, "")
+    assert "\x1b" not in out
+    assert "avoided upstream cost" in out
+    assert "$0.0300" in out
+    assert "It does not bound error" in out
+    assert [line.split() for line in out.splitlines() if line.startswith("confident")] == [
+        ["confident", "3", "3", "0", "0", "0", "$0.0300", "$0.0000", "-"]
+    ]
+
+
+def test_json_is_one_object(cli, ledger):
+    code, out, err = cli("report", *ledger, "--json", "--penalty-usd", "0.5")
+    assert (code, err) == (0, "")
+    found = json.loads(out)
+    assert (found["requests"], found["routes"]) == (6, {"local": 3, "merged": 0, "upstream": 3})
+    assert found["agreement"]["tools"]["f"]["share"] == 0.5
+    assert found["savings"]["low_usd"] == pytest.approx(0.03 - 1.5)
+    assert list(found["by"]) == ["tool", "model", "reason", "day", "policy"]
+
+
+def test_a_period_and_one_table_can_be_asked_for(cli, ledger):
+    _, out, _ = cli("report", *ledger, "--json", "--since", "1d", "--by", "model")
+    found = json.loads(out)
+    assert {row["key"]: row["requests"] for row in found["by"].pop("model")} == {"m": 5}
+    assert found["by"] == {}
+    _, out, _ = cli("report", *ledger, "--until", "1d", "--by", "model")
+    assert "By model" in out
+    assert "old" in out
+    assert "By reason" not in out
+
+
+def test_the_page_is_a_file_of_its_owners(cli, ledger, tmp_path):
+    code, out, err = cli("report", *ledger, "--html", "report.html")
+    assert (code, out, err) == (0, "", "needle-router: wrote report.html\n")
+    page = tmp_path / "report.html"
+    assert page.read_text().startswith("<!doctype html>")
+    assert stat.S_IMODE(page.stat().st_mode) == 0o600
+    assert list(tmp_path.glob(".needle-router-*")) == []
+
+
+def test_a_page_that_cannot_be_written_is_an_error(cli, ledger):
+    code, _, err = cli("report", *ledger, "--html", "no/report.html")
+    assert (code, err) == (1, "needle-router: no/report.html cannot be written: No such file or directory\n")
+
+
+def test_a_period_without_requests_is_no_error(cli, ledger):
+    code, out, err = cli("report", *ledger, "--since", "1m")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[1:] == ["no request was recorded in this period"]
+
+
+def test_the_penalty_of_the_configuration_counts_where_no_flag_is_given(cli, ledger):
+    _, out, _ = cli("report", *ledger, "--json", "--set", "report.penalty_usd=2")
+    assert json.loads(out)["savings"]["penalty_usd"] == 2
+    _, out, _ = cli("report", *ledger, "--json", "--set", "report.penalty_usd=2", "--penalty-usd", "0")
+    assert json.loads(out)["savings"]["penalty_usd"] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("--ledger", "none.db"), "there is no ledger at none.db: serve first, or name another with --ledger"),
+        (("--ledger", "off"), "the ledger is off: name one with --ledger"),
+        (("--since", "yesterday"), "--since yesterday: expected 7d, 12h, a date or a date and time"),
+        (("--until", "9999999999d"), "--since 30d is not before --until 9999999999d"),
+        (("--since", "1h", "--until", "2h"), "--since 1h is not before --until 2h"),
+        (("--by", "colour"), "--by colour: expected one of tool, model, reason, day, policy"),
+        (("--penalty-usd", "-1"), "--penalty-usd -1: expected an amount of at least 0"),
+        (("--penalty-usd", "nan"), "--penalty-usd nan: expected an amount of at least 0"),
+    ],
+)
+def test_what_cannot_be_done_is_said(cli, arguments, problem):
+    code, out, err = cli("report", *arguments)
+    assert (code, out) == (2, "")
+    assert problem in err
+
+
+def test_a_file_that_is_no_ledger_is_an_error(cli, tmp_path):
+    (tmp_path / "decisions.db").write_text("no database, but long enough to be looked at" * 50)
+    code, out, err = cli("report", "--ledger", "decisions.db")
+    assert (code, out, err) == (1, "", "needle-router: decisions.db cannot be read: file is not a database\n")
+
+
+def test_a_database_of_somebody_else_is_an_error(cli, tmp_path):
+    with sqlite3.connect(tmp_path / "decisions.db") as other:
+        other.execute("CREATE TABLE x (y)")
+    other.close()
+    code, _, err = cli("report", "--ledger", "decisions.db")
+    assert (code, err) == (1, "needle-router: decisions.db cannot be read: no such table: decisions\n")
+
+
+def test_a_row_that_is_no_record_is_an_error(cli, ledger, tmp_path):
+    with sqlite3.connect(tmp_path / "decisions.db") as damaged:
+        damaged.execute("UPDATE decisions SET record = '{' WHERE id = 2")
+    damaged.close()
+    code, out, err = cli("report", *ledger)
+    assert (code, out) == (1, "")
+    assert "decisions.db cannot be read: " in err
+    assert "Traceback" not in err
+
+
+def test_a_ledger_that_is_being_written_can_be_read(cli, ledger, tmp_path):
+    writer = sqlite3.connect(tmp_path / "decisions.db", isolation_level=None)
+    writer.execute("BEGIN IMMEDIATE")
+    code, _, err = cli("report", *ledger)
+    writer.execute("ROLLBACK")
+    writer.close()
+    assert (code, err) == (0, "")
+
+
+def test_names_from_requests_cannot_colour_a_terminal_or_forge_a_line(cli, tmp_path):
+    path = wrote(tmp_path / "d.db", local(time_s=time.time(), model="\x1b[31m[bold]red\nBy tool", policy="[link=x]y"))
+    _, out, _ = cli("report", *path)
+    assert "\x1b" not in out
+    assert "\\x1b[31m[bold]red\\nBy tool" in out
+    _, out, _ = cli("report", *path, "--by", "policy")
+    assert "[link=x]y" in out
+
+
+def test_help_names_every_flag(cli):
+    code, out, _ = cli("report", "--help")
+    assert code == 0
+    for flag in ("--since", "--until", "--by", "--penalty-usd", "--html", "--json", "--ledger"):
+        assert flag in out

@@ -1,0 +1,102 @@
+"""The balance: what was avoided less audits, races and wrong answers, and how far it may be off."""
+
+import pytest
+from tests.report.support import local, reported, shadow, upstream
+
+from needle_router.calibrate.binomial import interval
+from needle_router.report.model import Amount
+from needle_router.report.savings import savings
+
+
+def balance(**changes):
+    values = {
+        "avoided": Amount(10.0),
+        "audits": Amount(1.0),
+        "races": Amount(0.5),
+        "answers": 1000,
+        "audited": 100,
+        "wrong": 2,
+        "penalty_usd": 0.01,
+        "delta": 0.05,
+    }
+    return savings(**{**values, **changes})
+
+
+def test_the_known_balance_takes_off_audits_races_and_what_was_found_wrong():
+    assert balance().net_usd == pytest.approx(10.0 - 1.0 - 0.5 - 2 * 0.01)
+
+
+def test_the_estimate_charges_the_unaudited_at_the_audited_rate():
+    assert balance().estimate_usd == pytest.approx(8.5 - 0.01 * (2 + 900 * 0.02))
+
+
+def test_the_interval_takes_both_ends_of_the_exact_interval_of_the_wrong_share():
+    found = balance()
+    assert (found.wrong.low, found.wrong.high) == pytest.approx((0.0024311, 0.0703839), abs=1e-6)
+    assert found.low_usd == pytest.approx(8.5 - 0.01 * (2 + 900 * 0.0703839), abs=1e-5)
+    assert found.high_usd == pytest.approx(8.5 - 0.01 * (2 + 900 * 0.0024311), abs=1e-5)
+
+
+def test_without_audits_anything_may_be_wrong_and_nothing_is_estimated():
+    found = balance(audited=0, wrong=0)
+    assert (found.net_usd, found.estimate_usd) == (8.5, None)
+    assert (found.low_usd, found.high_usd) == pytest.approx((8.5 - 10.0, 8.5))
+
+
+def test_when_all_was_audited_nothing_is_uncertain():
+    found = balance(answers=100)
+    assert found.net_usd == found.estimate_usd == found.low_usd == found.high_usd
+
+
+def test_the_balance_can_be_a_loss():
+    assert balance(penalty_usd=10.0).net_usd == pytest.approx(-11.5)
+
+
+@pytest.mark.parametrize(
+    ("count", "n", "low", "high"),
+    [(0, 10, 0.0, 0.3084971), (10, 10, 0.6915029, 1.0), (5, 10, 0.1870860, 0.8129140), (0, 0, 0.0, 1.0)],
+)
+def test_intervals_are_those_of_clopper_and_pearson(count, n, low, high):
+    assert interval(count, n, 0.05) == pytest.approx((low, high), abs=1e-6)
+
+
+def test_the_records_of_local_answers_make_the_balance():
+    found = reported(
+        *[local()] * 8, local(comparison="agree"), local(comparison="name-differs"), penalty_usd=0.02
+    ).savings
+    assert (found.avoided, found.answers, found.wrong.count, found.wrong.n) == (Amount(pytest.approx(0.1)), 10, 1, 2)
+    assert found.net_usd == pytest.approx(0.1 - 0.02)
+    assert found.estimate_usd == pytest.approx(0.1 - 0.02 * 5)
+
+
+def test_a_price_that_nobody_knows_is_counted_and_never_zero():
+    found = reported(local(), local(saved_usd=None), upstream(cost_usd=None), upstream())
+    assert found.savings.avoided == Amount(0.01, 1)
+    assert found.total.cost == Amount(0.02, 1)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        local(reason="local-model", saved=None, saved_usd=None),
+        local(reason="no-upstream", saved=None, saved_usd=None),
+        local(status=429, reason="budget-exceeded", saved=None, saved_usd=None),
+        upstream(),
+        shadow("name-differs"),
+    ],
+)
+def test_only_answers_given_in_the_upstreams_stead_can_be_wrong_ones(record):
+    assert reported(record).savings.answers == 0
+
+
+@pytest.mark.parametrize(
+    "record", [upstream(reason="not-chat", cost_usd=None), upstream(status=503, cost_usd=None), upstream(cost_usd=0.0)]
+)
+def test_what_has_no_cost_is_no_unknown_cost(record):
+    assert reported(record).total.cost == Amount(0.0, 0)
+
+
+def test_a_merged_answer_is_paid_and_saves_nothing():
+    merged = upstream(route="merged", reason="merged", saved=local().saved, saved_usd=0.01)
+    found = reported(merged)
+    assert (found.savings.avoided, found.total.cost) == (Amount(), Amount(0.02))
