@@ -7,7 +7,7 @@ routing  on the natural mix: how well the score sorts, and risk against coverage
 outside  cases that have nothing to do with the generators, where their packages are installed
 speed    one decision (generation and confidence) in milliseconds, and the memory of this process
 
-Needs: pip install needle-rs==0.3.1; for `outside` also "cactus-needle==2.0.15" and home-assistant-intents
+Needs this project's packages and needle-rs; for `outside` also cactus-needle and home-assistant-intents.
 """
 
 import argparse
@@ -15,12 +15,16 @@ import collections
 import json
 import pathlib
 import time
+from functools import partial
 
 import needle_rs
 from training.generators import GENERATORS
 from training.scores import Row
 
-from training import outside, scores
+from needle_router.replay.cases import SourceProblem
+from needle_router.replay.environments import environments
+from needle_router.replay.home import home
+from training import scores
 
 SPLITS = {"training_like": "train", "unseen_words": "slots", "unseen_phrasings": "templates"}
 MAX_NEW_TOKENS = 110
@@ -93,33 +97,34 @@ def mix(model, source, count):
 
 
 def grouped(model, cases, *, ordered, keep):
-    """Routing figures of outside cases, and right answers by group."""
-    cases = list(cases)
-    rows, failures = run(model, [rest for _, *rest in cases], ordered=ordered, keep=keep)
+    """Routing figures of outside examples, and right answers by group."""
+    examples = list(cases)
+    taken = [(example.query, list(example.tools), list(example.calls), example.system) for example in examples]
+    rows, failures = run(model, taken, ordered=ordered, keep=keep)
     groups = collections.defaultdict(list)
-    for (names, *_), row in zip(cases, rows, strict=True):
-        for name in names:
+    for example, row in zip(examples, rows, strict=True):
+        for name in {example.name.partition("/")[0], example.category}:
             groups[name].append(row.exact)
     counts = {name: f"{sum(exact)}/{len(exact)}" for name, exact in groups.items()}
     return {**scores.routing(rows), "groups": counts, "examples_of_failure": failures}
 
 
 def outside_cases(seed):
-    """Name -> (cases, whether the order of calls counts)."""
+    """Name -> (examples, whether the order of calls counts)."""
     return {
-        "needle_environments": (outside.environments(with_system=False), False),
-        "needle_environments_with_system": (outside.environments(with_system=True), False),
-        "home_assistant_intents": (outside.home(HOME_SENTENCES, seed), True),
+        "needle_environments": (partial(environments, with_system=False), False),
+        "needle_environments_with_system": (partial(environments, with_system=True), False),
+        "home_assistant_intents": (partial(home, HOME_SENTENCES, seed), True),
     }
 
 
 def measured_outside(model, seed):
     """Every outside set whose package is there."""
     found = {}
-    for name, (cases, ordered) in outside_cases(seed).items():
+    for name, (read, ordered) in outside_cases(seed).items():
         try:
-            found[name] = grouped(model, cases, ordered=ordered, keep=12)
-        except ImportError as error:
+            found[name] = grouped(model, read(), ordered=ordered, keep=12)
+        except SourceProblem as error:
             found[name] = {"skipped": str(error)}
     return found
 

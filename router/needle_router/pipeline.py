@@ -175,7 +175,11 @@ class Pipeline:
 
     async def judge(self, prepared: Prepared, mode: str) -> Verdict:
         """Ask the engine, verify, and let the policies decide."""
-        attempt = await self.attempt(prepared)
+        return self.judged(await self.attempt(prepared), mode)
+
+    def judged(self, attempt: Attempt, mode: str) -> Verdict:
+        """What the policies make of an attempt."""
+        prepared = attempt.prepared
         tools = prepared.features.tool_names
         decision = self.policies.judge(prepared.features, self.situation(mode, tools), attempt.evidence)
         if attempt.envelope is not None and decision.action is not Action.SHADOW:

@@ -59,6 +59,11 @@ def test_a_line_that_is_no_decision_is_named_with_its_number(text, problem):
     assert problems(line(), text) == [problem]
 
 
+def test_a_request_without_a_call_has_no_tool():
+    (row,) = read_lines([line(tool="", verified=False)])
+    assert (row.tool, row.verified) == ("", False)
+
+
 @pytest.mark.parametrize("text", [b"\xff\xfe\xff", b"[" * 100_000])
 def test_what_is_no_json_at_all_is_a_problem_of_its_line(text):
     (problem,) = problems(text)

@@ -1,11 +1,9 @@
 """How answers are scored: literal rows and figures."""
 
-import random
-
 import pytest
 from training.scores import Row
 
-from training import outside, scores
+from training import scores
 
 LIGHT = {
     "name": "set_light",
@@ -111,22 +109,3 @@ def test_a_summary_counts_names_and_needless_calls():
 def test_risk_is_the_wrong_share_of_what_is_answered(threshold, ground, answered, error):
     row = scores.risk(ROWS, threshold, ground=ground)
     assert (row["answered"], row["error_among_answered"]) == (answered, error)
-
-
-def test_a_template_expands_with_its_slots():
-    expander = outside.Expander(random.Random(2), {"the": "(the|my)"})
-    said = expander.expand("set <the> {area} light to {brightness}")
-    assert said in {
-        f"set {the} {expander.slots['area']} light to {expander.slots['brightness']}" for the in ("the", "my")
-    }
-    assert expander.slots["area"] in outside.AREAS
-
-
-def test_a_template_with_an_open_bracket_is_an_error():
-    with pytest.raises(ValueError, match="no \\) after position 2"):
-        outside.closing("a (b", 2)
-
-
-def test_the_slots_of_a_sentence_become_arguments_of_the_tool():
-    assert outside.wanted("set_timer", {"timer_half": 30}) == {"name": "set_timer", "arguments": {"minutes": 30}}
-    assert outside.wanted("set_light", {"area": "attic", "on": True})["arguments"] == {"room": "attic", "on": True}

@@ -96,7 +96,8 @@ def _parsed(line: bytes) -> Labelled | str:
 def _faults(row: Mapping[str, Any]) -> Iterator[str]:
     yield from (f'"{key}" is missing' for key in ("tool", "confidence", "verified", "correct") if key not in row)
     tool, score = row["tool"], row["confidence"]
-    if not isinstance(tool, str) or tool in ("", ALL_TOOLS):
+    # A request without a call has no tool; it counts in the coverage alone.
+    if not isinstance(tool, str) or tool == ALL_TOOLS or (tool == "" and row["verified"] is not False):
         yield f'"tool" must be the name of a tool, not {_shown(tool)}'
     number = isinstance(score, (int, float)) and not isinstance(score, bool)
     if score is not None and not (number and 0 <= score <= 1):

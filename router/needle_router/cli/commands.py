@@ -154,6 +154,51 @@ def report(
     return work(settings, since=since, until=until, by=by, penalty_usd=penalty_usd, html=html, as_json=json)
 
 
+@app.command(name="replay")
+def replay(
+    source: Annotated[str, Parameter(help="bfcl, needle-environments, home-assistant-intents, or a JSON lines file.")],
+    /,
+    *,
+    limit: Annotated[int | None, Parameter(help="At most so many requests, drawn uniformly.")] = None,
+    category: Annotated[
+        tuple[str, ...], Parameter(negative=(), show_default=False, help="Of this category only; may be repeated.")
+    ] = (),
+    seed: Annotated[int, Parameter(help="What is drawn, is drawn by this number.")] = 1,
+    today: Annotated[str | None, Parameter(help="The day that the engine is told, as 2026-11-30; else today.")] = None,
+    without: Annotated[
+        tuple[str, ...],
+        Parameter(negative=(), show_default=False, help="Leave a verifier out, by its reason; may be repeated."),
+    ] = (),
+    ablate: Annotated[bool, Parameter(negative=(), help="Show what each verifier does.")] = False,
+    max_error: Annotated[float | None, Parameter(help="Certify a threshold for this share of wrong answers.")] = None,
+    delta: Annotated[float, Parameter(help="The probability that the promise is broken.")] = 0.05,
+    plot: Annotated[str | None, Parameter(help="Draw risk against coverage to this .svg or .png file.")] = None,
+    samples: Annotated[str | None, Parameter(help="Write labelled decisions for calibrate --from.")] = None,
+    settings: Settings | None = None,
+    json: Json = False,
+) -> int:
+    """Run recorded requests or a data set through engine and policies, offline, and count what is right."""
+    from needle_router.cli.replay import Wishes, run
+
+    return run(
+        settings,
+        Wishes(
+            source=source,
+            limit=limit,
+            categories=category,
+            seed=seed,
+            today=today,
+            without=without,
+            ablate=ablate,
+            max_error=max_error,
+            delta=delta,
+            plot=plot,
+            samples=samples,
+            as_json=json,
+        ),
+    )
+
+
 @config_app.command(name="check")
 def config_check(*, settings: Settings | None = None) -> int:
     """Name everything that is wrong with the configuration."""

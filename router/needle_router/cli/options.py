@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
@@ -13,6 +14,8 @@ from needle_router.errors import ConfigError
 
 if TYPE_CHECKING:
     from needle_router.config.load import Loaded
+
+NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 @Parameter(name="*")
@@ -57,13 +60,16 @@ def _assignment(text: str) -> tuple[str, str]:
     return path.strip(), value
 
 
-def loaded(settings: Settings | None) -> Loaded:
-    """The configuration that `settings` lead to; stops with every problem when there is one."""
+def loaded(settings: Settings | None, fallback: Mapping[str, str] = NOTHING) -> Loaded:
+    """The configuration that `settings` lead to; stops with every problem when there is one.
+
+    `fallback` holds values by key path for a command with defaults of its own.
+    """
     from needle_router.config.load import load
 
     settings = settings or Settings()
     try:
-        return load(settings.config, flags=settings.flags())
+        return load(settings.config, flags={**fallback, **settings.flags()})
     except ConfigError as error:
         count = len(error.problems)
         title = f"the configuration has {count} problem{'s' if count != 1 else ''}:"

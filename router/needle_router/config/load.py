@@ -77,6 +77,20 @@ def load(
     return Loaded(config, MappingProxyType(origins), file)
 
 
+def named_keys(
+    path: str | os.PathLike[str] | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    flags: Mapping[str, object] = NO_FLAGS,
+) -> frozenset[str]:
+    """The key paths that file, environment or flags set, whatever to; the arguments are those of `load`."""
+    environ = os.environ if environ is None else environ
+    file = find_file(path, environ, Path.cwd())
+    return frozenset().union(
+        *(source.settings for source in (read_file(file), read_environment(environ), read_flags(flags)))
+    )
+
+
 def assemble(values: Mapping[str, Any]) -> Config:
     """A `Config` from converted values by key path; the rest are defaults."""
     top: dict[str, Any] = {path: value for path, value in values.items() if "." not in path}

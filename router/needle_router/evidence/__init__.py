@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from needle_policies import Evidence
 from needle_router.evidence.verifiers import VERIFIERS, Case, Verifier
@@ -11,7 +11,7 @@ from needle_router.task import Envelope
 from needle_router.translate import Catalogue
 from needle_router.turn import Call, Turn
 
-__all__ = ["VERIFIERS", "Case", "Findings", "Verifier", "weigh"]
+__all__ = ["VERIFIERS", "Case", "Findings", "Verifier", "left_out", "weigh"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,3 +46,11 @@ def weigh(
         uncovered="intents-uncovered" in failures,
     )
     return Findings(evidence, calls)
+
+
+def left_out(evidence: Evidence, slugs: frozenset[str]) -> Evidence:
+    """The evidence as it would be if the verifiers of these slugs had not been asked."""
+    if slugs.isdisjoint(evidence.failures):
+        return evidence
+    failures = tuple(slug for slug in evidence.failures if slug not in slugs)
+    return replace(evidence, failures=failures, uncovered="intents-uncovered" in failures)

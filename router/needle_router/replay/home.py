@@ -1,29 +1,27 @@
-"""Test cases that the generators have nothing to do with: (group names, query, tools, wanted calls, system) each.
+"""Sentences about lights, climate and timers, expanded from the templates of the package home-assistant-intents.
 
-`environments`: the frozen cases inside cactus-needle. `home`: sentences expanded from the templates of the package
-home-assistant-intents (lights, climate, timers).
+Its labels are intents, so each intent stands for one call of a tool that is declared here.
 """
 
+from __future__ import annotations
+
+import importlib.util
 import json
-import pathlib
 import random
 import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from needle_router.replay.cases import Example, SourceProblem
+
+SENTENCES = 700
+#: Sentences drawn for each one that is new, before a source counts as exhausted.
+MAX_REPEATS = 200
 
 
-def environments(*, with_system):
-    """The cases of `needle.environments`."""
-    import needle
-    from needle.environments import ENVIRONMENTS
-
-    for name, module in ENVIRONMENTS.items():
-        declared = [getattr(tool, "_needle_tool", None) or needle.build_schema(tool) for tool in module.TOOLS]
-        tools = [{key: tool[key] for key in ("name", "description", "parameters")} for tool in declared]
-        system = module.SYSTEM if with_system else None
-        for case in module.TEST_CASES:
-            yield (name, "category " + case["category"]), case["query"], tools, case["calls"], system
-
-
-def _tool(name, description, optional=(), **properties):
+def _tool(name: str, description: str, optional: Sequence[str] = (), **properties: str) -> dict[str, Any]:
     shapes = {key: {"type": kind} for key, kind in properties.items()}
     required = [key for key in properties if key not in optional]
     return {
@@ -33,16 +31,16 @@ def _tool(name, description, optional=(), **properties):
     }
 
 
-HOME_TOOLS = [
+TOOLS = (
     _tool("set_light", "Turn a room's light on or off", room="string", on="boolean"),
     _tool("set_brightness", "Set the light level of a room in percent", room="string", level="integer"),
     _tool("set_thermostat", "Set the target temperature in degrees", ("room",), temperature="integer", room="string"),
     _tool("get_temperature", "Read the current temperature of a room", room="string"),
     _tool("set_timer", "Start a countdown timer in minutes", minutes="integer"),
-]
+)
 AREAS = "kitchen,bedroom,living room,bathroom,office,garage,hallway,basement,attic,guest room".split(",")
 #: (intent, combination of slots, tool, arguments that the intent itself sets).
-SOURCES = (
+INTENTS: tuple[tuple[str, str, str, Mapping[str, Any]], ...] = (
     ("HassTurnOn", "area_domain", "set_light", {"on": True}),
     ("HassTurnOff", "area_domain", "set_light", {"on": False}),
     ("HassLightSet", "area_brightness", "set_brightness", {}),
@@ -51,29 +49,38 @@ SOURCES = (
     ("HassClimateGetTemperature", "area_only", "get_temperature", {}),
     ("HassStartTimer", "minutes_only", "set_timer", {}),
 )
-RENAMED = {"area": "room", "brightness": "level", "timer_minutes": "minutes", "timer_half": "minutes"}
-CLOSING = {"[": "]", "(": ")", "<": ">", "{": "}"}
+RENAMED = MappingProxyType({"area": "room", "brightness": "level", "timer_minutes": "minutes", "timer_half": "minutes"})
+CLOSING = MappingProxyType({"[": "]", "(": ")", "<": ">", "{": "}"})
 
 
-def home(count, seed):
-    """`count` sentences, as many of each source."""
-    import home_assistant_intents
+def home(count: int, seed: int) -> Iterator[Example]:
+    """`count` different sentences, as many of each intent; the same seed draws the same. Raises SourceProblem."""
+    spec = importlib.util.find_spec("home_assistant_intents")
+    if spec is None or spec.origin is None:
+        raise SourceProblem("the package home-assistant-intents is not installed: pip install home-assistant-intents")
+    file = Path(spec.origin).parent / "data" / "en.json"
+    return expanded(json.loads(file.read_text("utf-8")), count, seed)
 
-    folder = pathlib.Path(home_assistant_intents.__file__).parent
-    data = json.loads((folder / "data" / "en.json").read_text())
+
+def expanded(data: Mapping[str, Any], count: int, seed: int) -> Iterator[Example]:
+    """As `home`, from the package's data for one language; fewer sentences where the templates give no more."""
     r = random.Random(seed)
-    for intent, combination, tool, fixed in SOURCES:
+    for intent, combination, tool, fixed in INTENTS:
         sentences = list(usable(data["intents"][intent]["data"], combination))
-        seen = set()
-        while len(seen) < count // len(SOURCES):
+        seen: set[str] = set()
+        repeats = 0
+        while sentences and len(seen) < count // len(INTENTS) and repeats < MAX_REPEATS:
             expander = Expander(r, data["expansion_rules"])
             query = " ".join(expander.expand(r.choice(sentences)).split())
+            repeats += 1
             if query not in seen:
                 seen.add(query)
-                yield (intent,), query, HOME_TOOLS, [wanted(tool, {**expander.slots, **fixed})], None
+                repeats = 0
+                calls = [wanted(tool, {**expander.slots, **fixed})]
+                yield Example(f"{intent}/{combination}/{len(seen)}", intent, query, TOOLS, calls)
 
 
-def usable(blocks, combination):
+def usable(blocks: Sequence[Mapping[str, Any]], combination: str) -> Iterator[str]:
     """The sentences of a combination of slots whose slots we can fill."""
     for block in blocks:
         if (
@@ -85,20 +92,23 @@ def usable(blocks, combination):
                     yield sentence
 
 
-def wanted(tool, slots):
+def wanted(tool: str, slots: Mapping[str, Any]) -> dict[str, Any]:
     """The call that the slots of a sentence stand for."""
-    shapes = next(declared for declared in HOME_TOOLS if declared["name"] == tool)["parameters"]["properties"]
-    slots = {RENAMED.get(key, key): value for key, value in slots.items()}
-    return {"name": tool, "arguments": {key: slots[key] for key in shapes if key in slots}}
+    shapes = next(declared for declared in TOOLS if declared["name"] == tool)["parameters"]["properties"]
+    renamed = {RENAMED.get(key, key): value for key, value in slots.items()}
+    return {"name": tool, "arguments": {key: renamed[key] for key in shapes if key in renamed}}
 
 
-def _area(r):
+Draw = Callable[[random.Random], tuple[str, Any]]
+
+
+def _area(r: random.Random) -> tuple[str, str]:
     area = r.choice(AREAS)
     return area, area
 
 
-def _number(low, high):
-    def draw(r):
+def _number(low: int, high: int) -> Draw:
+    def draw(r: random.Random) -> tuple[str, int]:
         number = r.randint(low, high)
         return str(number), number
 
@@ -106,7 +116,7 @@ def _number(low, high):
 
 
 #: slot list -> how it draws (spoken form, value).
-VALUES = {
+VALUES: Mapping[str, Draw] = {
     "area": _area,
     "brightness": _number(1, 100),
     "temperature": _number(10, 32),
@@ -118,12 +128,14 @@ VALUES = {
 class Expander:
     """Random expansion of a template: [optional], (a|b), (a;b) in any order, <rule>, {list:slot}; keeps the slots."""
 
-    def __init__(self, r, rules):
-        self.r, self.rules, self.slots = r, rules, {}
+    def __init__(self, r: random.Random, rules: Mapping[str, str]) -> None:
+        self.r, self.rules = r, rules
+        self.slots: dict[str, Any] = {}
 
-    def expand(self, text):
+    def expand(self, text: str) -> str:
         """One sentence of the template."""
-        position, out = 0, []
+        position = 0
+        out: list[str] = []
         while position < len(text):
             if text[position] in CLOSING:
                 end = closing(text, position)
@@ -134,7 +146,7 @@ class Expander:
                 position += 1
         return "".join(out)
 
-    def _part(self, opening, inner):
+    def _part(self, opening: str, inner: str) -> str:
         if opening == "<":
             return self.expand(self.rules[inner])
         if opening == "{":
@@ -143,8 +155,9 @@ class Expander:
             return spoken
         return self._group(inner) if opening == "(" or self.r.random() < 0.5 else ""
 
-    def _group(self, inner):
-        parts, depth, separator, current = [], 0, None, ""
+    def _group(self, inner: str) -> str:
+        parts: list[str] = []
+        depth, separator, current = 0, "", ""
         for character in inner:
             depth += (character in "[(<{") - (character in "])>}")
             if character in "|;" and not depth:
@@ -158,7 +171,7 @@ class Expander:
         return self.expand(self.r.choice(parts))
 
 
-def closing(text, start):
+def closing(text: str, start: int) -> int:
     """Where the bracket at `start` closes."""
     depth, opening = 0, text[start]
     for position in range(start, len(text)):
