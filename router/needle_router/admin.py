@@ -54,7 +54,11 @@ def parts(services: Services) -> dict[str, Any]:
             "detail": health.detail,
         },
         "upstream": {"state": "configured" if services.upstream else "none"},
-        "ledger": {"state": services.ledger.state, "dropped": services.ledger.dropped},
+        "ledger": {
+            "state": services.ledger.state,
+            "dropped": services.ledger.dropped,
+            "detail": services.ledger.detail,
+        },
     }
 
 
@@ -66,6 +70,7 @@ def status(services: Services) -> tuple[int, bytes, str]:
         "totals": services.totals.as_dict(),
         "reasons": services.totals.reasons(),
     }
+    body["ledger"] |= {"written": services.ledger.written}
     body["engine"] |= {"reinits": health.reinits, "pids": list(health.pids)}
     return 200, orjson.dumps(body), JSON
 

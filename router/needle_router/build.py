@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from needle_router.engine.off import OffEngine
 from needle_router.engine.pool import EnginePool
 from needle_router.engine.session import LoadFailed
 from needle_router.errors import RouterError, envelope
-from needle_router.ledger import Ledger, default_path
+from needle_router.ledger import Ledger, Place, default_path, place_of
 from needle_router.metrics import Metrics
 from needle_router.pipeline import Pipeline, Verdict, World
 from needle_router.prices import Prices
@@ -64,7 +65,7 @@ def build(
         prices=Prices(config.prices),
         totals=Totals(),
         metrics=Metrics(version=__version__, backend=config.engine.backend),
-        ledger=Ledger(ledger_path(config, environ), retention_days=config.ledger.retention_days),
+        ledger=ledger_of(config, environ),
         upstream=upstream,
         spend=spend,
         local_models=frozenset((*LOCAL_MODELS, local_name(config.engine.model))),
@@ -126,11 +127,21 @@ def model_file(config: Config, environ: Mapping[str, str]) -> Path | None:
         return None
 
 
-def ledger_path(config: Config, environ: Mapping[str, str]) -> Path | None:
+def ledger_path(config: Config, environ: Mapping[str, str]) -> Place | None:
     """Where the ledger stands; None when it is off."""
     if config.ledger.path == "off":
         return None
-    return Path(config.ledger.path).expanduser() if config.ledger.path else default_path(environ)
+    return place_of(config.ledger.path) if config.ledger.path else default_path(environ)
+
+
+def ledger_of(config: Config, environ: Mapping[str, str]) -> Ledger:
+    """The ledger that the configuration names, not started."""
+    settings = config.ledger
+    return Ledger(
+        ledger_path(config, environ),
+        retention_days=settings.retention_days,
+        instance=settings.instance or f"{socket.gethostname()}-{os.getpid()}",
+    )
 
 
 async def explain(config: Config, raw: bytes, *, environ: Mapping[str, str] = os.environ) -> dict[str, Any]:

@@ -110,6 +110,7 @@ class NeedleRouter:
         ours.totals, ours.metrics, ours.started = theirs.totals, theirs.metrics, theirs.started
         ours.spend.adopt(theirs.spend)
         if ours.ledger.path == theirs.ledger.path:
+            theirs.ledger.retention_s = ours.ledger.retention_s
             ours.ledger, other.keeps_ledger = theirs.ledger, False
 
     def begin_drain(self) -> None:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import datetime
 import logging
-import sqlite3
 import threading
 from collections.abc import Callable
-from contextlib import closing
 from decimal import Decimal
-from pathlib import Path
+
+from needle_router.ledger.place import Place
+from needle_router.ledger.reading import costs
+from needle_router.ledger.store import LedgerError
 
 logger = logging.getLogger("needle_router.spend")
 DAYS_KEPT = 31
-READ_TIMEOUT_S = 2.0
 
 
 def local_now() -> datetime.datetime:
@@ -34,19 +34,19 @@ class Spend:
         self._days: dict[datetime.date, Decimal] = {}
         self._reading: threading.Thread | None = None
 
-    def start(self, ledger: Path | None) -> None:
+    def start(self, ledger: Place | None) -> None:
         """Read once what was spent earlier this month, in a thread of its own; None: nothing is known of earlier."""
         if ledger is None or self._reading is not None:
             return
         self._reading = threading.Thread(target=self.load, args=(ledger,), name="spend", daemon=True)
         self._reading.start()
 
-    def load(self, ledger: Path) -> None:
+    def load(self, ledger: Place) -> None:
         """Add what the ledger holds of this month from before this object was made."""
         try:
             for time_s, usd in costs(ledger, since_s=month_start(self._now()).timestamp(), before_s=self._began_s):
                 self.add(time_s, usd)
-        except (sqlite3.Error, OSError) as error:
+        except LedgerError as error:
             logger.warning("the ledger cannot be read, so spend is counted from now on: %s", error)
 
     def adopt(self, other: Spend) -> None:
@@ -81,13 +81,3 @@ class Spend:
 def month_start(moment: datetime.datetime) -> datetime.datetime:
     """The first moment of its month."""
     return moment.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-
-
-def costs(ledger: Path, *, since_s: float, before_s: float) -> list[tuple[float, float]]:
-    """Time and USD of the requests that cost something; [] where there is no ledger yet."""
-    if not ledger.exists():
-        return []
-    address = f"{ledger.absolute().as_uri()}?mode=ro"
-    with closing(sqlite3.connect(address, uri=True, timeout=READ_TIMEOUT_S)) as connection:
-        query = "SELECT time_s, cost_usd FROM decisions WHERE time_s >= ? AND time_s < ? AND cost_usd > 0"
-        return list(connection.execute(query, (since_s, before_s)))

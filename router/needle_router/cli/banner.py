@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from needle_router._version import __version__
 from needle_router.config.schema import Config
+from needle_router.ledger.place import Place
 
 MODES = {
     "on": "on: local answers where every check passes",
@@ -17,7 +18,7 @@ MODES = {
 }
 
 
-def banner(config: Config, *, url: str, file: Path | None, ledger: Path | None) -> Iterator[str]:
+def banner(config: Config, *, url: str, file: Path | None, ledger: Place | None) -> Iterator[str]:
     """The lines; nothing in them is a key."""
     rows = {
         "listening": url,
@@ -68,7 +69,7 @@ def keys(config: Config) -> str:
     return "none needed: whoever reaches the port may use it"
 
 
-def ledger_file(config: Config) -> Path | None:
+def ledger_file(config: Config) -> Place | None:
     """Where the ledger stands, for showing."""
     from needle_router.build import ledger_path
 

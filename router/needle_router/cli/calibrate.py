@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sqlite3
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -82,7 +81,7 @@ def indented(error: BadSamples) -> list[str]:
 def from_ledger(settings: Settings | None) -> list[Labelled]:
     """The decisions of the ledger that were compared with the upstream."""
     from needle_router.build import ledger_path
-    from needle_router.ledger import read_ledger
+    from needle_router.ledger import LedgerError, read_ledger
 
     path = ledger_path(loaded(settings).config, os.environ)
     if path is None:
@@ -91,7 +90,7 @@ def from_ledger(settings: Settings | None) -> list[Labelled]:
         raise Stop(Exit.USAGE, f"there is no ledger at {path}: serve in shadow mode first, or name a file with --from")
     try:
         return list(from_records(read_ledger(path)))
-    except (sqlite3.Error, OSError, ValueError) as error:
+    except (LedgerError, ValueError) as error:
         raise Stop(Exit.FAILED, f"{path} cannot be read: {error}") from None
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import sqlite3
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -22,6 +21,7 @@ from needle_router.cli.logs import printable, set_up
 from needle_router.cli.options import Settings, loaded
 from needle_router.cli.versions import versions
 from needle_router.config.schema import Config
+from needle_router.ledger.place import Place
 
 State = Literal["ok", "warning", "failed"]
 #: Less than this, and a model download or a year of records does not fit.
@@ -163,29 +163,44 @@ def is_router(host: str, number: int) -> bool:
 
 
 def ledger(config: Config) -> Finding:
-    """Whether the ledger's folder and file can be written."""
+    """Whether the ledger can be reached, and its file written; nothing is changed in it."""
     from needle_router.build import ledger_path
 
-    path = ledger_path(config, os.environ)
-    if path is None:
+    place = ledger_path(config, os.environ)
+    if place is None:
         return Finding("ledger", "ok", "off")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with tempfile.TemporaryFile(dir=path.parent):
-            pass
-        if path.exists():
-            with sqlite3.connect(f"file:{path}?mode=rw", uri=True, timeout=2) as connection:
-                connection.execute("PRAGMA schema_version")
-    except (OSError, sqlite3.Error) as error:
-        return Finding("ledger", "failed", f"{path} cannot be written: {error}")
-    return Finding("ledger", "ok", str(path))
+        if isinstance(place, Path):
+            writable(place)
+        held = f", {records(place)} records" if place.exists() else ""
+    except OSError as error:
+        return Finding("ledger", "failed", f"{place} cannot be used: {error}")
+    return Finding("ledger", "ok", f"{place}{held}")
+
+
+def writable(path: Path) -> None:
+    """Raises `OSError` when the file, or one beside it, cannot be written."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with tempfile.TemporaryFile(dir=path.parent):
+        pass
+    if path.exists():
+        os.close(os.open(path, os.O_WRONLY))
+
+
+def records(place: Place) -> int:
+    """How many records the ledger holds."""
+    from needle_router.ledger.stores import store_of
+
+    with store_of(place).reading() as ledger:
+        return ledger.summary().records
 
 
 def disk(config: Config) -> Finding:
     """Room for models and records."""
     from needle_router.build import ledger_path
 
-    folder = existing(ledger_path(config, os.environ) or Path.cwd())
+    place = ledger_path(config, os.environ)
+    folder = existing(place if isinstance(place, Path) else Path.cwd() / "x")
     free = shutil.disk_usage(folder).free
     return Finding("disk", "ok" if free >= LOW_DISK_BYTES else "warning", f"{free / 1e9:.1f} GB free at {folder}")
 

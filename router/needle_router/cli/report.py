@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import json
 import os
-import sqlite3
 import sys
 import time
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 from needle_router.cli.exits import Exit, Stop, say
 from needle_router.cli.logs import printable
 from needle_router.cli.options import Settings, loaded
+from needle_router.ledger.place import Place
 from needle_router.report.document import document
 from needle_router.report.model import DIMENSIONS, Report
 from needle_router.report.period import moment_s
@@ -66,7 +66,7 @@ def period(since: str, until: str | None) -> tuple[float, float]:
     return ends[0], ends[1]
 
 
-def ledger_of(settings: Settings | None) -> Path:
+def ledger_of(settings: Settings | None) -> Place:
     """Where the ledger is; stops where there is none."""
     from needle_router.build import ledger_path
 
@@ -78,14 +78,14 @@ def ledger_of(settings: Settings | None) -> Path:
     return path
 
 
-def read(path: Path, since_s: float, until_s: float) -> Tally:
+def read(path: Place, since_s: float, until_s: float) -> Tally:
     """Every record of the period, added up."""
-    from needle_router.ledger import read_ledger
+    from needle_router.ledger import LedgerError, read_ledger
 
     tally = Tally(day_of=day_of, since_s=since_s, until_s=until_s)
     try:
         return tally.take(read_ledger(path, since_s=since_s))
-    except (sqlite3.Error, OSError, ValueError) as error:
+    except (LedgerError, ValueError) as error:
         raise Stop(Exit.FAILED, f"{path} cannot be read: {error}") from None
 
 
@@ -99,7 +99,7 @@ def when(time_s: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(time_s))
 
 
-def show(found: Report, path: Path, by: str | None) -> None:
+def show(found: Report, path: Place, by: str | None) -> None:
     """Tables for a terminal, or plain lines for whatever reads them."""
     from needle_router.cli.report_tables import write
 

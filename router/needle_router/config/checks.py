@@ -16,6 +16,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from needle_policies import registry
 from needle_router.config.schema import Config
+from needle_router.ledger.place import SCHEMES, scheme_of
 
 AT_LEAST, ABOVE, AT_MOST = operator.ge, operator.gt, operator.le
 _WORDS = {AT_LEAST: "at least", ABOVE: "greater than", AT_MOST: "at most"}
@@ -187,6 +188,26 @@ def script(config: Config) -> Iterator[str]:
             yield f"engine.script: {path} must hold a JSON object"
 
 
+def ledger_place(config: Config) -> Iterator[str]:
+    """A ledger's URL that leads nowhere. The value is not shown: it may hold a password."""
+    scheme = scheme_of(config.ledger.path)
+    if not scheme:
+        return
+    if scheme not in SCHEMES:
+        yield f"ledger.path: {scheme}:// is not known; give the path of a file or a postgresql:// URL"
+        return
+    try:
+        from psycopg import Error
+        from psycopg.conninfo import conninfo_to_dict
+    except ImportError:
+        yield "ledger.path: a PostgreSQL ledger needs its driver: pip install 'needle-router[postgres]'"
+        return
+    try:
+        conninfo_to_dict(config.ledger.path)
+    except Error:
+        yield "ledger.path: is no connection URL that libpq understands"
+
+
 def policies(config: Config) -> Iterator[str]:
     """Policy tables that cannot become policies."""
     try:
@@ -244,6 +265,7 @@ CHECKS: tuple[Check, ...] = (
     model,
     tool_index,
     script,
+    ledger_place,
     policies,
 )
 #: Asked only of a server of our own; inside somebody's app, listening is not ours.

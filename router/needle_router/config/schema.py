@@ -83,6 +83,7 @@ class Ledger(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`[ledger]`: the record of decisions; an empty path means the default place, "off" none."""
 
     path: str = ""
+    instance: str = ""
     retention_days: float = 30
     content: bool = False
     fingerprint: Literal["prompt", "engine"] = "prompt"

@@ -12,6 +12,7 @@ import msgspec
 
 from needle_router.config.keys import KEYS, SECRET
 from needle_router.config.schema import Config
+from needle_router.ledger.place import shown
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -22,6 +23,7 @@ def redacted(config: Config) -> dict[str, Any]:
     plain["server"]["api_keys"] = ["(set)"] * len(config.server.api_keys)
     plain["upstream"]["api_key"] = "(set)" if config.upstream.api_key else ""
     plain["upstream"]["base_url"] = bare_url(config.upstream.base_url)
+    plain["ledger"]["path"] = shown(config.ledger.path)
     return plain
 
 
