@@ -29,6 +29,35 @@ def replayable_steps(turn: Turn, from_engine: Callable[[str], bool]) -> tuple[st
     return steps or None
 
 
+def may_go_on(turn: Turn, from_engine: Callable[[str], bool]) -> bool:
+    """Whether the engine could make its next call after the tool results at the end of this conversation.
+
+    It must be the engine's own conversation, and every call in it must have its result, or it would go on from
+    something that never happened.
+    """
+    if not turn.has_tools or replayable_steps(turn, from_engine) is None:
+        return False
+    open_calls: list[str] = []
+    for message in turn.messages:
+        if message.role == "tool" and message.tool_call_id in open_calls:
+            open_calls.remove(message.tool_call_id)
+        elif message.role == "tool" or (open_calls and message.role in ("user", "assistant")):
+            return False
+        open_calls += [call.id for call in message.calls]
+    return not open_calls
+
+
+def since_the_user(turn: Turn) -> Sequence[Message]:
+    """What followed the last user message: calls and their results, in an agent's loop."""
+    last = max((i for i, message in enumerate(turn.messages) if message.role == "user"), default=-1)
+    return turn.messages[last + 1 :]
+
+
+def results_since_the_user(turn: Turn) -> str:
+    """The tool results that followed the last user message, one a line; "" without any."""
+    return "\n".join(message.text for message in since_the_user(turn) if message.role == "tool")
+
+
 def conversation_steps(turn: Turn, from_engine: Callable[[str], bool]) -> tuple[str, ...]:
     """The steps of the whole conversation where it can be replayed, else those since the last user message."""
     whole = replayable_steps(turn, from_engine)

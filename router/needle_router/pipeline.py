@@ -19,6 +19,7 @@ from needle_router.envelopes import read_envelope
 from needle_router.evidence import Findings, weigh
 from needle_router.features import features
 from needle_router.fingerprint import fingerprint
+from needle_router.history import may_go_on
 from needle_router.surfaces.ids import is_local_call_id
 from needle_router.task import EngineFailure, EngineOutcome, Envelope, Task
 from needle_router.tokens import CHARS_PER_TOKEN, TokenCounter
@@ -28,16 +29,21 @@ from needle_router.turn import Choice, Format, ToolChoice, Turn
 #: Texts longer than this are not counted token by token.
 MAX_COUNTED_CHARS = 60_000
 NOTHING_SEEN = Evidence()
+TOOL_RESULT = "tool-result-turn"
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A request as the engine would see it. For an extraction, `turn` declares the wanted schema as its only tool."""
+    """A request as the engine would see it. For an extraction, `turn` declares the wanted schema as its only tool.
+
+    `chained` says that it ends in tool results, after which the engine may make its next call.
+    """
 
     turn: Turn
     catalogue: Catalogue
     task: Task
     features: Features
+    chained: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +98,9 @@ class Pipeline:
         """Translate `turn`; `steps` overrides what is fed to the engine (Needle alone, after tool results)."""
         asked = as_extraction(turn)
         settings = self.config.engine
+        chained = steps is None and self.goes_on(asked)
+        if chained:
+            asked = replace(asked, obstacles=tuple(slug for slug in asked.obstacles if slug != TOOL_RESULT))
         catalogue = catalogue_of(asked.offered)
         task = make_task(
             asked,
@@ -114,7 +123,13 @@ class Pipeline:
         )
         if task.replay and len(task.steps) > settings.max_replay_steps:
             found = replace(found, obstacles=(*found.obstacles, "too-many-steps"))
-        return Prepared(asked, catalogue, task, found)
+        return Prepared(asked, catalogue, task, found, chained)
+
+    def goes_on(self, turn: Turn) -> bool:
+        """Whether the engine may be asked for its next call after tool results, rather than the upstream."""
+        settings = self.config.engine
+        wanted = settings.chain_tool_results and settings.session == "replay"
+        return wanted and TOOL_RESULT in turn.obstacles and may_go_on(turn, is_local_call_id)
 
     def count(self, task: Task) -> int:
         """Tokens the engine would read: the chat template, facts, tools and the texts fed."""
@@ -182,7 +197,9 @@ class Pipeline:
         prepared = attempt.prepared
         tools = prepared.features.tool_names
         decision = self.policies.judge(prepared.features, self.situation(mode, tools), attempt.evidence)
-        if attempt.envelope is not None and decision.action is not Action.SHADOW:
+        if prepared.chained and attempt.envelope is not None:
+            decision = chained_decision(decision, attempt.evidence)
+        elif attempt.envelope is not None and decision.action is not Action.SHADOW:
             self.acceptance.note(tools, used=decision.action in (Action.ANSWER, Action.MERGE))
         reason = decision.reason
         if prepared.features.extraction and decision.action is not Action.SHADOW:
@@ -219,6 +236,16 @@ class Pipeline:
 
 #: A judged extraction has its own two reasons, whatever check or policy was decisive.
 EXTRACTION_REASONS = {True: "extracted", False: "extraction-uncertain"}
+
+
+def chained_decision(decision: Decision, evidence: Evidence) -> Decision:
+    """After a tool result the upstream is asked for its words unless the engine's next call passed every check.
+
+    Whichever check or policy was against it, the reason is that of any turn after a tool result.
+    """
+    if decision.action is Action.SHADOW or (decision.action is not Action.FORWARD and evidence.verified):
+        return decision
+    return replace(decision, action=Action.FORWARD, reason=TOOL_RESULT)
 
 
 def as_extraction(turn: Turn) -> Turn:

@@ -194,3 +194,15 @@ def test_a_tool_index_needs_its_file_and_the_native_backend(tmp_path):
     assert faults(engine__tool_index=str(index)) == []
     rust = faults(engine__backend="rust", engine__model="tiny", engine__tool_index=str(index))
     assert rust == ['engine.tool_index: only backend "native" has one, not "rust"']
+
+
+def test_going_on_after_tool_results_needs_a_session_that_remembers(tmp_path):
+    script = tmp_path / "script.json"
+    script.write_text("{}")
+    scripted = {"engine__backend": "scripted", "engine__script": str(script), "engine__chain_tool_results": True}
+    assert faults(**scripted) == ['engine.chain_tool_results: needs engine.session = "replay", not "isolated"']
+    assert faults(**scripted, engine__session="replay") == []
+    rust = {"engine__backend": "rust", "engine__model": "tiny", "engine__session": "replay"}
+    assert faults(**rust, engine__chain_tool_results=True) == [
+        'engine.chain_tool_results: backend "rust" remembers no conversation; backend "native" does'
+    ]

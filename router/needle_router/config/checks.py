@@ -164,6 +164,15 @@ def tool_index(config: Config) -> Iterator[str]:
         yield f"engine.tool_index: there is no file {path}"
 
 
+def chaining(config: Config) -> Iterator[str]:
+    """Going on after tool results where no session could know what they answer."""
+    engine = config.engine
+    if engine.chain_tool_results and engine.session != "replay":
+        yield f'engine.chain_tool_results: needs engine.session = "replay", not "{engine.session}"'
+    elif engine.chain_tool_results and engine.backend == "rust":
+        yield 'engine.chain_tool_results: backend "rust" remembers no conversation; backend "native" does'
+
+
 def is_path(model: str) -> bool:
     """Whether `engine.model` is a file rather than a name."""
     return model.endswith(".cact") or os.sep in model
@@ -264,6 +273,7 @@ CHECKS: tuple[Check, ...] = (
     injected_key,
     model,
     tool_index,
+    chaining,
     script,
     ledger_place,
     policies,

@@ -59,6 +59,7 @@ class Engine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_new_tokens: int = 256
     max_replay_steps: int = 32
     session: Literal["isolated", "replay"] = "isolated"
+    chain_tool_results: bool = False
     system: Literal["facts", "verbatim", "none"] = "facts"
     buffer_bytes: int = 1048576
     cache_entries: int = 0

@@ -39,11 +39,15 @@ _SWITCH = frozenset(("on", "power", "enabled", "active", "state"))
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where an argument may come from: the user's text and the facts; `judged` if the engine checked grounding too."""
+    """Where an argument may come from: the user's text and the facts; `judged` if the engine checked grounding too.
+
+    `results` are the tool results that came since the user spoke: free text and numbers may be copied from them.
+    """
 
     text: str
     facts: str
     judged: bool
+    results: str = ""
 
     @property
     def reading(self) -> words.Reading:
@@ -56,8 +60,9 @@ def ungrounded(call: Call, given: Mapping[str, Any], tool: CompiledTool, sources
     for path, value, schema in leaves(call.arguments, tool.original, tool.original):
         top = re.split(r"[.\[]", path, maxsplit=1)[0]
         filled_by_us = top not in given
-        if not filled_by_us and not grounded(path, value, schema, sources):
-            return f"{call.name}.{path}"
+        if filled_by_us or grounded(path, value, schema, sources) or copied(value, schema, sources.results):
+            continue
+        return f"{call.name}.{path}"
     return None
 
 
@@ -75,6 +80,22 @@ def grounded(path: str, value: Any, schema: Mapping[str, Any], sources: Sources)
     if isinstance(members, list):
         return _member_fits(value, members, sources)
     return _text_stands(value, sources)
+
+
+def copied(value: Any, schema: Mapping[str, Any], results: str) -> bool:
+    """Whether a free text or a number stands in the tool results as it is.
+
+    A choice (a member of an enum, yes or no) is the user's to make, whatever a result says.
+    """
+    if not results or isinstance(value, bool) or isinstance(schema.get("enum"), list):
+        return False
+    said = words.read(results)
+    if isinstance(value, (int, float)):
+        return str(value) not in ("nan", "inf", "-inf") and Fraction(str(value)) in {q.number for q in said.quantities}
+    if not isinstance(value, str):
+        return False
+    wanted = words.read(value).words
+    return not _GRAMMAR.issuperset(wanted) and words.contains_exactly(said.words, wanted)
 
 
 def _switch_fits(path: str, value: bool, sources: Sources) -> bool:

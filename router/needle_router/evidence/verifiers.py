@@ -5,16 +5,23 @@ A score is not a safe gate alone (wrong calls were seen at 0.995 beside right on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
-from needle_router.evidence import grounding, intents, language
+from needle_router.evidence import grounding, intents, language, words
+from needle_router.history import results_since_the_user, since_the_user
 from needle_router.task import Envelope
 from needle_router.translate import Catalogue
 from needle_router.turn import Call, Choice, Turn
+
+#: Words of tool names that fit any wish.
+GENERIC = intents.FILLER | frozenset(
+    """get set do make run call use take put fetch list show find search check look read write new all add item tool
+    function data info""".split()
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +75,29 @@ def invalid_arguments(case: Case) -> bool:
 
 def ungrounded(case: Case) -> bool:
     """An argument that stands nowhere in the request or the facts."""
-    judged = case.envelope.ungrounded is not None
-    sources = grounding.Sources(case.turn.user_text, case.facts, judged)
+    results = results_since_the_user(case.turn)
+    # What the engine itself checked against may be a result that somebody else wrote.
+    judged = case.envelope.ungrounded is not None and not results
+    sources = grounding.Sources(case.turn.user_text, case.facts, judged, results)
     given = [raw.arguments for raw in case.envelope.calls]
     return any(
         grounding.ungrounded(call, written, case.catalogue.tools[call.name], sources)
         for call, written in zip(case.calls, given, strict=True)
         if call.name in case.catalogue.tools
     )
+
+
+def unasked(case: Case) -> bool:
+    """A call after tool results whose tool the user's own words do not name: the wish may be the result's."""
+    if not results_since_the_user(case.turn):
+        return False
+    said = {words.singular(word) for word in words.read(case.turn.user_text).words}
+    return any(not said & _telling(call.name) for call in case.calls)
+
+
+def _telling(name: str) -> set[str]:
+    """The words of a tool's name that say what it is about."""
+    return {words.singular(word) for word in language.name_words(name) if word not in GENERIC}
 
 
 def _acts(case: Case) -> bool:
@@ -160,9 +182,20 @@ def max_tokens(case: Case) -> bool:
 
 def intents_uncovered(case: Case) -> bool:
     """A wish of the request has no call."""
-    values = [text for call in case.known_calls for text in _value_texts(call.arguments)]
-    names = [name for call in case.known_calls for name in (call.name, *call.arguments)]
-    return intents.uncovered(case.turn.user_text, values, names, len(case.calls))
+    # In an agent's loop, the calls made since the user spoke have served their wishes.
+    made = (*_made_since_the_user(case.turn), *case.known_calls)
+    values = [text for call in made for text in _value_texts(call.arguments)]
+    names = [name for call in made for name in (call.name, *call.arguments)]
+    return intents.uncovered(case.turn.user_text, values, names, len(made) - len(case.known_calls) + len(case.calls))
+
+
+def _made_since_the_user(turn: Turn) -> Iterator[Call]:
+    for past in (call for message in since_the_user(turn) for call in message.calls):
+        try:
+            arguments = orjson.loads(past.arguments or "{}")
+        except orjson.JSONDecodeError:
+            arguments = None
+        yield Call(past.name, arguments if isinstance(arguments, dict) else {})
 
 
 def _value_texts(value: Any) -> list[str]:
@@ -185,6 +218,7 @@ VERIFIERS: tuple[Verifier, ...] = (
     Verifier("conditional", conditional),
     Verifier("parallel-forbidden", parallel_forbidden),
     Verifier("repeated-call", repeated_call),
+    Verifier("unasked", unasked),
     Verifier("stop-string", stop_string),
     Verifier("max-tokens", max_tokens),
     Verifier("intents-uncovered", intents_uncovered),
