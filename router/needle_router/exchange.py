@@ -57,9 +57,18 @@ class Exchange:
         """The whole body; raises `BodyTooLarge` and `ClientGone`."""
         return await read_body(self.receive, self.headers, int(self.services.config.server.max_body_mb * 1024 * 1024))
 
-    def inner_scope(self, *, identity: bool = False) -> Scope:
-        """The scope for whoever answers: without our headers; `identity` asks for an answer that we can read."""
+    @property
+    def adds_usage(self) -> bool:
+        """Whether the upstream is asked for the usage of streams whose client did not ask."""
+        return self.services.config.upstream.include_usage and self.surface is CHAT
+
+    def inner_scope(self, *, identity: bool = False, length: int | None = None) -> Scope:
+        """The scope for whoever answers: without our headers; `identity` asks for an answer that we can read, and
+        `length` is that of the body where it is not the client's.
+        """
         headers = without_needle(self.headers)
+        if length is not None:
+            headers = [(n, b"%d" % length if n.lower() == b"content-length" else v) for n, v in headers]
         if identity:
             headers = [h for h in headers if h[0].lower() != b"accept-encoding"]
             headers.append((b"accept-encoding", b"identity"))

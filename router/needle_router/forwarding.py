@@ -1,6 +1,7 @@
 """The upstream answers: the request goes on unchanged, and so does what comes back.
 
-In shadow the engine runs once the client has its answer, and the two are compared.
+The one exception is `upstream.include_usage`, which asks for the usage of a stream and hides it (`usage_option`). In
+shadow the engine runs once the client has its answer, and the two are compared.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from needle_router.compare import compare
 from needle_router.errors import BudgetExceeded
 from needle_router.exchange import Exchange
 from needle_router.forward.answer import send_error
+from needle_router.forward.inner import replay
 from needle_router.observe import ObservedSend
 from needle_router.pipeline import Verdict
 from needle_router.surfaces.chat_read import answered_calls
 from needle_router.turn import Turn, Usage
+from needle_router.usage_option import with_usage
 
 logger = logging.getLogger("needle_router.forwarding")
 
@@ -28,10 +31,14 @@ async def forward(exchange: Exchange, verdict: Verdict, turn: Turn | None, recei
     if verdict.action is Action.REFUSE:
         return await refuse(exchange, verdict, turn)
     exchange.timing.handed_over = exchange.services.clock()
-    observed = observed_send(exchange, verdict)
+    scope, adds = exchange.inner_scope(), False
+    if turn is not None and turn.stream and exchange.adds_usage and not turn.include_usage:
+        body, adds = with_usage(turn.raw), True
+        scope, receive = exchange.inner_scope(identity=True, length=len(body)), replay(body, exchange.receive)
+    observed = observed_send(exchange, verdict, hide_usage=adds)
     error = "exception"
     try:
-        await exchange.app(exchange.inner_scope(), receive, observed)
+        await exchange.app(scope, receive, observed)
         error = "" if observed.complete else "cut"
     finally:
         usage = observed.reader.finish() if observed.reader else None
@@ -41,7 +48,7 @@ async def forward(exchange: Exchange, verdict: Verdict, turn: Turn | None, recei
         await shadow(exchange, verdict, turn, observed, usage)
 
 
-def observed_send(exchange: Exchange, verdict: Verdict) -> ObservedSend:
+def observed_send(exchange: Exchange, verdict: Verdict, *, hide_usage: bool) -> ObservedSend:
     """The way back to the client, read along."""
     return ObservedSend(
         exchange.send,
@@ -49,6 +56,7 @@ def observed_send(exchange: Exchange, verdict: Verdict) -> ObservedSend:
         request_id=exchange.request_id,
         read=True,
         copy=verdict.shadow,
+        hide_usage=hide_usage,
     )
 
 

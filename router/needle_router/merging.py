@@ -25,6 +25,7 @@ from needle_router.sse import EventSplitter, EventTooLong
 from needle_router.surfaces.chat_answers import dump
 from needle_router.turn import Reply, Turn, Usage
 from needle_router.usage import usage_of
+from needle_router.usage_option import with_usage
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
 #: Fields that describe the upstream's body, which is not the one that is sent.
@@ -83,7 +84,10 @@ async def merge(exchange: Exchange, verdict: Verdict, turn: Turn, raw: bytes) ->
 async def _asked(exchange: Exchange, merging: Merging, raw: bytes) -> MergeOutcome:
     """Ask the wrapped app and send the merged answer."""
     outcomes: list[MergeOutcome] = []
-    scope = exchange.inner_scope(identity=True)
+    if merging.turn.stream and exchange.adds_usage and not merging.turn.include_usage:
+        # Of what comes back, the merged stream shows usage only to a client that asked for it.
+        raw = with_usage(raw)
+    scope = exchange.inner_scope(identity=True, length=len(raw))
     try:
         async with open_inner(exchange.app, scope, replay(raw, exchange.receive)) as response:
             outcomes.append(await _answer(merging, response))

@@ -1,7 +1,8 @@
 """The one place where a response that is not ours is looked at on its way to the client.
 
 Headers: forged `x-needle-*` go, ours come, an `x-request-id` is minted only where there was none. Body: passed on as it
-is; the usage reader, and in shadow mode a bounded copy, only look.
+is; the usage reader, and in shadow mode a bounded copy, only look. One thing is left out of a stream, where the router
+itself asked for it: the chunk that `upstream.include_usage` adds.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterable
 from starlette.types import Message, Send
 
 from needle_router.usage import UsageReader
+from needle_router.usage_option import UsageHider
 
 Header = tuple[bytes, bytes]
 PREFIX = b"x-needle-"
@@ -31,7 +33,10 @@ def header_value(headers: Iterable[Header], name: bytes) -> str:
 
 
 class ObservedSend:
-    """An ASGI `send` that adds our headers to the start of a response and reads along."""
+    """An ASGI `send` that adds our headers to the start of a response and reads along.
+
+    `hide_usage` leaves the chunk of usage that the client did not ask for out of a stream.
+    """
 
     def __init__(
         self,
@@ -41,12 +46,15 @@ class ObservedSend:
         request_id: Callable[[], str],
         read: bool,
         copy: bool = False,
+        hide_usage: bool = False,
     ) -> None:
         self._send = send
         self._ours = ours
         self._request_id = request_id
         self._read = read
         self._copy = copy
+        self._hide_usage = hide_usage
+        self._hider: UsageHider | None = None
         self.copied: list[bytes] = []
         self._copied_size = 0
         self.reader: UsageReader | None = None
@@ -62,6 +70,8 @@ class ObservedSend:
         elif message["type"] == "http.response.body":
             self._body(message.get("body", b""))
             self.complete = not message.get("more_body", False)
+            if self._hider is not None:
+                message = self._shown(self._hider, message)
         await self._send(message)
 
     def _started(self, message: Message) -> Message:
@@ -73,7 +83,18 @@ class ObservedSend:
             self.reader = UsageReader(self.content_type, self.content_encoding)
         if not header_value(headers, b"x-request-id"):
             headers.append((b"x-request-id", self._request_id().encode("latin-1")))
+        if self._hide_usage and self._is_plain_stream():
+            self._hider = UsageHider()
+            headers = [header for header in headers if header[0].lower() != b"content-length"]
         return {**message, "headers": headers + self._ours(self.status)}
+
+    def _is_plain_stream(self) -> bool:
+        kind = self.content_type.partition(";")[0].strip().lower()
+        return kind == "text/event-stream" and self.content_encoding.strip().lower() in ("", "identity")
+
+    def _shown(self, hider: UsageHider, message: Message) -> Message:
+        body = hider.feed(message.get("body", b""))
+        return {**message, "body": body + hider.finish() if self.complete else body}
 
     def _body(self, chunk: bytes) -> None:
         if self.reader is not None and chunk:

@@ -39,6 +39,7 @@ class Upstream(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     base_url: str = ""
     api_key: str = ""
     inject_key: bool = False
+    include_usage: bool = False
     connect_timeout_s: float = 5
     first_byte_timeout_s: float = 600
     idle_timeout_s: float = 600
