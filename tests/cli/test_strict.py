@@ -278,6 +278,62 @@ async def test_an_answer_has_no_deadline_here():
         assert (await ask(url, OK)).status == 200
 
 
+def flooding(seen, *, pieces=1024):
+    """An app that sends 64 KB at a time until it has sent them all or its client has left."""
+
+    async def watch(receive):
+        while (await receive())["type"] != "http.disconnect":
+            continue
+        seen.append("left")
+        raise TimeoutError
+
+    async def flood(scope, receive, send):
+        await receive()
+        with contextlib.suppress(ExceptionGroup):
+            async with asyncio.TaskGroup() as group:
+                watcher = group.create_task(watch(receive))
+                await send({"type": "http.response.start", "status": 200, "headers": []})
+                for _ in range(pieces):
+                    await send({"type": "http.response.body", "body": b"x" * 65536, "more_body": True})
+                await send({"type": "http.response.body", "body": b""})
+                watcher.cancel()
+
+    return flood
+
+
+async def test_a_client_that_takes_nothing_of_its_answer_loses_it_and_the_app_sees_it_leave():
+    seen = []
+    async with strict(flooding(seen), write_timeout_s=0.3) as (url, gate), connected(url) as client:
+        await client.write(OK)
+        assert (await client.head())[0] == 200
+        await until(lambda: seen == ["left"])
+        await until(lambda: not gate._served)
+
+
+async def test_a_client_that_takes_a_little_now_and_then_gets_all_of_it():
+    seen = []
+    async with strict(flooding(seen, pieces=320), write_timeout_s=1.0) as (url, _), connected(url) as client:
+        await client.write(OK)
+        assert (await client.head())[0] == 200
+        for _ in range(16):
+            await asyncio.sleep(0.1)
+            await client.reader.readexactly(1310720)
+        assert await client.reader.readuntil(b"0\r\n\r\n")
+    assert seen == []
+
+
+async def test_a_closed_connection_does_not_wait_for_ever_for_its_last_bytes_to_be_taken():
+    async def large(scope, receive, send):
+        body = b"x" * 32_000_000
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(body))]})
+        await send({"type": "http.response.body", "body": body})
+
+    async with strict(large, write_timeout_s=0.3, idle_timeout_s=0.1) as (url, gate), connected(url) as client:
+        await client.write(OK)
+        assert (await client.head())[0] == 200
+        await until(lambda: not gate._served)
+
+
 async def test_a_body_that_comes_after_its_answer_buys_no_time():
     async def early(scope, receive, send):
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})

@@ -10,13 +10,16 @@ import msgspec
 import pytest
 from tests.router.support import KITCHEN, CannedUpstream, ask, config_for, envelope
 from tests.router.test_endurance import serve_process
-from tests.servers import serving, until
+from tests.servers import ask as send
+from tests.servers import recording, request, serving, until
 
-from needle_router.cli.reload import Reloading
+from needle_router.cli.reload import AT_START, Reloading, settled
+from needle_router.config.schema import Config, Server
 from needle_router.engine.base import EngineState
 from needle_router.errors import ConfigError
 
 pytestmark = pytest.mark.anyio
+SSE_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
 async def reasons(http, url, count):
@@ -90,3 +93,66 @@ async def test_the_signal_reloads_a_running_server(tmp_path):
             log = (await process.stderr.read()).decode()
         assert "the old one stays" in log
         assert json.dumps(ask()["messages"]) not in log
+
+
+async def test_streams_that_are_under_way_outlive_a_reload_and_then_the_old_router_ends(tmp_path):
+    waiting, go_on = 0, asyncio.Event()
+
+    async def slow(_, peer):
+        nonlocal waiting
+        await peer.write(SSE_HEAD + b"3\r\none\r\n")
+        waiting += 1
+        await go_on.wait()
+        await peer.write(b"3\r\ntwo\r\n0\r\n\r\n")
+
+    async with recording(slow) as upstream:
+        first = config_for(tmp_path, {"envelopes": [envelope()]}, upstream=f"{upstream.base_url}/v1")
+        served = Reloading(first, lambda: msgspec.structs.replace(first, mode="off"))
+        async with serving(served, lifespan="on") as url, asyncio.TaskGroup() as group:
+            old = served.router
+            chat = request(b"POST", b"/v1/chat/completions", body=b'{"stream":true}')
+            asked = [group.create_task(send(url, chat)) for _ in range(100)]
+            await until(lambda: waiting == 100)
+            served.ask()
+            await until(lambda: served.router is not old)
+            assert old.services.engine.health().pids != ()
+            go_on.set()
+            answers = await asyncio.gather(*asked)
+            assert {(got.status, got.body, got.clean) for got in answers} == {(200, b"onetwo", True)}
+            await until(lambda: old.services.engine.health().pids == ())
+
+
+async def test_keys_that_need_a_restart_are_named_in_one_line_and_the_rest_comes_into_use(tmp_path, caplog):
+    caplog.set_level("INFO")
+    first = config_for(tmp_path, {"envelopes": [envelope(KITCHEN)]}, upstream="http://127.0.0.1:9/v1")
+    limits = msgspec.structs.replace(first.server, max_headers=77, idle_timeout_s=5, expose="none")
+    configs = [
+        msgspec.structs.replace(first, server=limits),
+        msgspec.structs.replace(first, server=msgspec.structs.replace(limits, max_headers=78)),
+    ]
+    served = Reloading(first, lambda: configs.pop(0))
+    async with serving(served, lifespan="on"):
+        old = served.router
+        served.ask()
+        await until(lambda: served.router is not old)
+        assert served.router.config.server == msgspec.structs.replace(first.server, expose="none")
+        served.ask()
+        await until(lambda: "nothing else has changed" in caplog.text)
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert warnings == ["kept as they were until a restart: server.idle_timeout_s, server.max_headers"] * 2
+
+
+def test_a_router_that_others_can_reach_does_not_lose_its_keys_by_a_reload():
+    running = Server(host="0.0.0.0", api_keys=("k",))
+    with pytest.raises(ConfigError) as found:
+        settled(Config(), running)
+    [problem] = found.value.problems
+    assert problem.startswith("server.host: 0.0.0.0 ")
+    assert problem.endswith("(a restart is needed for server.host)")
+
+
+def test_every_key_of_the_server_is_either_read_at_the_start_or_taken_up_by_a_reload():
+    taken_up = (
+        "api_keys allowed_hosts allowed_origins allow_unauthenticated max_body_mb expose list_local_model".split()
+    )
+    assert sorted([*AT_START, *taken_up]) == sorted(Server.__struct_fields__)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -31,6 +32,7 @@ from tests.servers import (
 
 from needle_router import create_app
 from needle_router.cli.strict import StrictProtocol
+from needle_router.cli.strict_gate import Gate
 from needle_router.engine.base import EngineState
 from needle_router.middleware import NeedleRouter
 
@@ -57,7 +59,8 @@ async def whole_router(
         config = config_for(folder, script or UNSURE, upstream=f"{upstream.base_url}/v1", **sections)
         changed = msgspec.structs.replace(config.upstream, **upstream_settings)
         router = create_app(msgspec.structs.replace(config, upstream=changed))
-        async with serving(router, lifespan="on", http=StrictProtocol, ws="none") as url:
+        protocol = functools.partial(StrictProtocol, gate=Gate(router.config.server))
+        async with serving(router, lifespan="on", http=protocol, ws="none") as url:
             await until(lambda: router.services.engine.health().state is not EngineState.LOADING)
             yield Whole(url, router, upstream)
 

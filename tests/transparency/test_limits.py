@@ -51,6 +51,21 @@ async def test_reliability_27_two_gigabytes_read_slowly_neither_fill_memory_nor_
     assert written < 32 * MEGABYTE
 
 
+async def test_reliability_27_a_client_that_stops_reading_loses_its_answer_and_the_upstream_its_work(tmp_path):
+    async def flood(_, peer):
+        await peer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % TWO_GIGABYTES)
+        for _ in range(TWO_GIGABYTES // 65536):
+            await peer.write(b"x" * 65536)
+
+    async with (
+        whole_router(tmp_path, flood, server={"write_timeout_s": 0.3}) as whole,
+        connected(whole.url) as client,
+    ):
+        await client.write(request(b"GET", b"/v1/files/f/content"))
+        assert (await client.head())[0] == 200
+        await until(lambda: whole.upstream.ended == 1)
+
+
 async def test_reliability_27_256_clients_of_a_slow_upstream_wait_side_by_side(tmp_path):
     waiting, all_there = 0, asyncio.Event()
 

@@ -194,6 +194,34 @@ async def test_reliability_25_a_stream_that_falls_silent_is_ended_and_the_client
     assert b'"code":"upstream_timeout"' in got.body
 
 
+async def test_reliability_25_a_stream_that_never_ends_is_ended_at_its_cap_and_the_client_told(tmp_path):
+    async def stream(_, peer):
+        await peer.write(SSE_HEAD)
+        with contextlib.suppress(ConnectionError):
+            while not peer.reader.at_eof():
+                await peer.write(chunk(EVENT))
+                await asyncio.sleep(0.01)
+
+    async with whole_router(tmp_path, stream, answer_timeout_s=0.3) as whole:
+        got = await ask(whole.url, asking(stream=True))
+        await until(lambda: whole.upstream.ended == 1)
+    assert not got.clean
+    assert got.body.count(EVENT) > 1
+    assert b'"message":"The upstream\'s answer did not end within 0.3 s."' in got.body
+    assert b"[DONE]" not in got.body
+
+
+async def test_reliability_25_without_a_cap_a_stream_may_go_on(tmp_path):
+    async def stream(_, peer):
+        await peer.write(SSE_HEAD + chunk(EVENT))
+        await asyncio.sleep(0.4)
+        await peer.write(chunk(EVENT) + b"0\r\n\r\n")
+
+    async with whole_router(tmp_path, stream) as whole:
+        got = await ask(whole.url, asking(stream=True))
+    assert (got.clean, got.body) == (True, EVENT + EVENT)
+
+
 AS_IT_IS = {
     "HTML": answer(200, b"<p>hi", (b"content-type", b"text/html")),
     "gzip that is none": answer(200, b"\x1f\x8bno", (b"content-encoding", b"gzip"), JSON),

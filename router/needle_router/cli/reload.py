@@ -2,7 +2,8 @@
 
 A configuration that cannot be used leaves everything as it is. A good one makes a second router beside the first; when
 its engine is ready (or has failed, as the old one could too) new requests go to it, and the first is closed once its
-last request is done. Where to listen cannot change while listening; that part of a new configuration is told and left.
+last request is done. What the server itself was started with, where to listen and what a connection may cost, stays
+until a restart; a change of it is told in one line.
 """
 
 from __future__ import annotations
@@ -11,17 +12,38 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+import msgspec
 from starlette.types import Message, Receive, Scope, Send
 
 from needle_router.app import create_app
 from needle_router.build import wait_until_loaded
-from needle_router.config.schema import Config
+from needle_router.config.checks import check
+from needle_router.config.schema import Config, Server
 from needle_router.errors import ConfigError
 from needle_router.middleware import NeedleRouter
 
 logger = logging.getLogger("needle_router.reload")
 #: How long a new engine may load before requests go to the new router all the same.
 LOAD_WAIT_S = 30.0
+#: Keys of [server] that are read at the start only.
+AT_START = (
+    "host port drain_timeout_s header_timeout_s body_timeout_s write_timeout_s idle_timeout_s "
+    "max_header_kb max_headers max_url_kb max_connections log_level"
+).split()
+
+
+def settled(config: Config, running: Server) -> tuple[Config, list[str]]:
+    """The configuration as it can be used by a server that was started as `running`, and the keys it leaves aside.
+
+    Raises `ConfigError` where the rest does not fit what stays: no router keys, say, where others can reach the port.
+    """
+    kept = {name: getattr(running, name) for name in AT_START}
+    left = [f"server.{name}" for name, value in kept.items() if getattr(config.server, name) != value]
+    usable = msgspec.structs.replace(config, server=msgspec.structs.replace(config.server, **kept))
+    problems = check(usable) if left else []
+    if problems:
+        raise ConfigError([f"{line} (a restart is needed for {', '.join(left)})" for line in problems])
+    return usable, left
 
 
 class Generation:
@@ -109,12 +131,12 @@ class Reloading:
 
     async def _replaced(self) -> Generation | None:
         """Put a new generation in place and return the old one; None when nothing has changed."""
-        config = await asyncio.to_thread(self._load)
+        config, left = settled(await asyncio.to_thread(self._load), self._config.server)
+        if left:
+            logger.warning("kept as they were until a restart: %s", ", ".join(left))
         if config == self._config:
-            logger.info("the configuration has not changed")
+            logger.info("nothing else has changed" if left else "the configuration has not changed")
             return None
-        if (config.server.host, config.server.port) != (self._config.server.host, self._config.server.port):
-            logger.warning("server.host and server.port cannot change while listening: restart for them")
         old = self._generation()
         router = create_app(config)
         router.adopt(old.router)

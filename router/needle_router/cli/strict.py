@@ -24,6 +24,7 @@ from uvicorn.server import ServerState
 
 from needle_router.cli.strict_gate import ANSWER, BODY, HEAD, IDLE, LINGER, Gate
 from needle_router.cli.strict_rules import Head, fault, head_too_large, target_too_long
+from needle_router.cli.strict_stall import WriteWatch
 from needle_router.errors import BadRequest, ClientTooSlow, RouterError, TooManyConnections, envelope
 
 UNREADABLE = "The request is not one that can be read in one way only: see RFC 9112, sections 3 and 6."
@@ -60,9 +61,10 @@ class StrictProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         """Take the connection in, or say that there are too many."""
         if self.gate.enter(self):
+            self.written = WriteWatch(self.since)
             super().connection_made(transport)
             return
-        self.transport, self.deaf = transport, True
+        self.transport, self.deaf, self.written = transport, True, WriteWatch(self.gate.now)
         limit = self.gate.limits.max_connections
         self._say(TooManyConnections(f"All {limit} connections of this router are taken (server.max_connections)."))
 
@@ -95,6 +97,14 @@ class StrictProtocol(HttpToolsProtocol):
         if self.phase not in (HEAD, BODY):
             return False
         return self.flow.read_paused or (self.phase == BODY and self.cycle.waiting_for_100_continue)
+
+    def takes_nothing(self, now: float, allowed_s: float) -> bool:
+        """Whether the client has stopped reading its answer."""
+        return self.written.stalls(self.transport, now, allowed_s)
+
+    def drop(self) -> None:
+        """End the connection with what is still unsent; the app sees its client leave."""
+        self.transport.abort()
 
     def expire(self) -> None:
         """End what the client does not end."""

@@ -42,6 +42,12 @@ class Connection(Protocol):
     def expire(self) -> None:
         """The client has had its time."""
 
+    def takes_nothing(self, now: float, allowed_s: float) -> bool:
+        """Whether nothing of what is ready for the client was taken for so long."""
+
+    def drop(self) -> None:
+        """End the connection at once."""
+
 
 class Gate:
     """The connections of one server, and the limits of `[server]` that hold for them."""
@@ -53,7 +59,8 @@ class Gate:
         #: Loop time of the last sweep.
         self.now = 0.0
         self._allowed_s = (limits.idle_timeout_s, limits.header_timeout_s, limits.body_timeout_s, math.inf, LINGER_S)
-        self._tick_s = min(LONGEST_TICK_S, min(self._allowed_s) / TICKS_PER_DEADLINE)
+        shortest_s = min(*self._allowed_s, limits.write_timeout_s)
+        self._tick_s = min(LONGEST_TICK_S, shortest_s / TICKS_PER_DEADLINE)
         self._served: set[Connection] = set()
         self._lingering: set[Connection] = set()
         self._sweeping = False
@@ -102,8 +109,10 @@ class Gate:
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
         self.now = loop.time()
-        allowed_s, now = self._allowed_s, self.now
+        allowed_s, now, write_s = self._allowed_s, self.now, self.limits.write_timeout_s
         for connection in (*self._served, *self._lingering):
+            if connection.takes_nothing(now, write_s):
+                connection.drop()
             if now - connection.since <= allowed_s[connection.phase]:
                 continue
             if connection.waits_for_us():

@@ -30,6 +30,7 @@ RANGES: Mapping[str, tuple[Bound, ...]] = {
     "server.drain_timeout_s": ((AT_LEAST, 0),),
     "server.header_timeout_s": ((ABOVE, 0),),
     "server.body_timeout_s": ((ABOVE, 0),),
+    "server.write_timeout_s": ((ABOVE, 0),),
     "server.idle_timeout_s": ((ABOVE, 0),),
     # A key and the usual fields of a client need some hundred bytes; more than that is piled up in memory.
     "server.max_header_kb": ((AT_LEAST, 1), (AT_MOST, 1024)),
@@ -39,6 +40,7 @@ RANGES: Mapping[str, tuple[Bound, ...]] = {
     "upstream.connect_timeout_s": ((ABOVE, 0),),
     "upstream.first_byte_timeout_s": ((ABOVE, 0),),
     "upstream.idle_timeout_s": ((ABOVE, 0),),
+    "upstream.answer_timeout_s": ((AT_LEAST, 0),),
     "upstream.breaker_failures": ((AT_LEAST, 0),),
     "upstream.breaker_open_s": ((ABOVE, 0),),
     "engine.workers": ((AT_LEAST, 1), (AT_MOST, 256)),

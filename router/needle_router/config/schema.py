@@ -25,6 +25,7 @@ class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     drain_timeout_s: float = 600
     header_timeout_s: float = 15
     body_timeout_s: float = 60
+    write_timeout_s: float = 120
     idle_timeout_s: float = 75
     max_header_kb: float = 64
     max_headers: int = 200
@@ -43,6 +44,7 @@ class Upstream(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     connect_timeout_s: float = 5
     first_byte_timeout_s: float = 600
     idle_timeout_s: float = 600
+    answer_timeout_s: float = 0
     fallback_urls: tuple[str, ...] = ()
     breaker_failures: int = 5
     breaker_open_s: float = 5

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
 from needle_router.errors import BadRequest, RouterError, UpstreamTimeout
@@ -145,10 +146,16 @@ class Connection(asyncio.Protocol):
                 raise Stale
             raise reader.lost
 
-    async def body(self, idle_s: float) -> AsyncIterator[bytes]:
-        """The body's bytes as they come; raises `UpstreamBroken` or `UpstreamTimeout` when it is cut."""
+    async def body(self, idle_s: float, answer_s: float) -> AsyncIterator[bytes]:
+        """The body's bytes as they come; raises `UpstreamBroken` or `UpstreamTimeout` when it is cut.
+
+        `answer_s` is the time for all of it from now on, 0 for any.
+        """
         reader = self.reader
+        end = self._loop.time() + answer_s if answer_s else math.inf
         while True:
+            if answer_s and self._loop.time() > end:
+                raise UpstreamTimeout(f"The upstream's answer did not end within {answer_s:g} s.")
             if reader.pieces:
                 yield self.take()
             elif reader.complete:
@@ -156,13 +163,19 @@ class Connection(asyncio.Protocol):
             elif reader.lost is not None:
                 raise reader.lost
             else:
-                try:
-                    async with asyncio.timeout(idle_s):
-                        await self._wait()
-                except TimeoutError:
-                    raise UpstreamTimeout(
-                        f"The upstream sent nothing for {idle_s:g} s in the middle of its answer."
-                    ) from None
+                await self._more(idle_s, end)
+
+    async def _more(self, idle_s: float, end: float) -> None:
+        """Wait for more of the body, up to the loop time `end`, which is the caller's affair."""
+        silent_at = self._loop.time() + idle_s
+        try:
+            async with asyncio.timeout_at(min(silent_at, end)):
+                await self._wait()
+        except TimeoutError:
+            if silent_at <= end:
+                raise UpstreamTimeout(
+                    f"The upstream sent nothing for {idle_s:g} s in the middle of its answer."
+                ) from None
 
     def take(self) -> bytes:
         """Everything that has come so far, as one piece; from now on there is room for more."""

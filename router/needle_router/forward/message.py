@@ -13,11 +13,12 @@ from needle_router.forward.headers import Header
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Seconds: to connect, to the first byte of an answer, between its pieces."""
+    """Seconds: to connect, to the first byte of an answer, between its pieces, from its head to its end (0: any)."""
 
     connect_s: float
     first_byte_s: float
     idle_s: float
+    answer_s: float = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,12 @@ class ReverseProxy:
     def __init__(
         self, settings: Upstream, *, wire: Wire | None = None, on_error: Callable[[str], None] = lambda _: None
     ) -> None:
-        timeouts = Timeouts(settings.connect_timeout_s, settings.first_byte_timeout_s, settings.idle_timeout_s)
+        timeouts = Timeouts(
+            settings.connect_timeout_s,
+            settings.first_byte_timeout_s,
+            settings.idle_timeout_s,
+            settings.answer_timeout_s,
+        )
         failures, open_s = settings.breaker_failures, settings.breaker_open_s
         if wire is not None:
             self.upstreams = Upstreams([Member(wire.origin, wire, Breaker(failures, open_s))])

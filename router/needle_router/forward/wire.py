@@ -30,10 +30,9 @@ KEEPALIVE_S = 45.0
 class Answer:
     """An upstream's answer; leaving the `async with` early closes its connection."""
 
-    def __init__(self, pool: Wire, connection: Connection, idle_s: float) -> None:
+    def __init__(self, pool: Wire, connection: Connection) -> None:
         self._pool = pool
         self._connection = connection
-        self._idle_s = idle_s
         self.status = connection.reader.status
         self.headers = connection.reader.headers
 
@@ -45,7 +44,8 @@ class Answer:
 
     def body(self) -> AsyncIterator[bytes]:
         """The body's bytes as they come, content-encoded as they are."""
-        return self._connection.body(self._idle_s)
+        timeouts = self._pool.timeouts
+        return self._connection.body(timeouts.idle_s, timeouts.answer_s)
 
     def close(self) -> None:
         """Give the connection back, or close it when the answer was not read to its end."""
@@ -90,7 +90,7 @@ class Wire:
         except BaseException:
             connection.abort()
             raise
-        return Answer(self, connection, self.timeouts.idle_s)
+        return Answer(self, connection)
 
     def _pooled(self) -> Connection | None:
         oldest = time.monotonic() - KEEPALIVE_S
