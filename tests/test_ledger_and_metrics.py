@@ -171,6 +171,8 @@ def test_the_metrics_have_their_fixed_names():
     metrics.upstream_error("timeout")
     metrics.refresh(EngineHealth(EngineState.READY, queue_depth=3, restarts=2, reinits=5), ledger_dropped=4)
     metrics.refresh(EngineHealth(EngineState.READY, queue_depth=1, restarts=3, reinits=5), ledger_dropped=4)
+    metrics.breakers(["open", "half-open", "closed"])
+    metrics.breakers(["open", "half-open"])
     found = samples(metrics)
     prefix = "needle_router_"
     assert found[prefix + 'requests_total{code="200",reason="confident",route="local"}'] == 1
@@ -184,6 +186,8 @@ def test_the_metrics_have_their_fixed_names():
     assert found[prefix + 'tokens_saved_total{kind="prompt"}'] == 10
     assert found[prefix + "cost_saved_usd_total"] == 0.5
     assert found[prefix + "ledger_dropped_total"] == 4
+    breakers = {name: value for name, value in found.items() if name.startswith(prefix + "breaker")}
+    assert breakers == {prefix + 'breaker_state{upstream="0"}': 2, prefix + 'breaker_state{upstream="1"}': 1}
     assert found[prefix + 'build_info{backend="rust",version="1"}'] == 1
 
 

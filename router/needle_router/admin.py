@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -34,7 +35,9 @@ def readyz(services: Services) -> tuple[int, bytes, str]:
         return 503, orjson.dumps({"status": "draining", **parts(services)}), JSON
     state = services.engine.health().state
     ready = services.upstream or state is EngineState.READY
-    body = {"status": OVERALL[state] if ready else state.value, **parts(services)}
+    shown = parts(services)
+    overall = "degraded" if shown["upstream"]["state"] == "unreachable" else OVERALL[state]
+    body = {"status": overall if ready else state.value, **shown}
     return (200 if ready else 503), orjson.dumps(body), JSON
 
 
@@ -53,13 +56,23 @@ def parts(services: Services) -> dict[str, Any]:
             "restarts": health.restarts,
             "detail": health.detail,
         },
-        "upstream": {"state": "configured" if services.upstream else "none"},
+        "upstream": upstream_part(services),
         "ledger": {
             "state": services.ledger.state,
             "dropped": services.ledger.dropped,
             "detail": services.ledger.detail,
         },
     }
+
+
+def upstream_part(services: Services) -> dict[str, Any]:
+    """Whether there is an upstream; those of our own proxy in their order, each with its breaker."""
+    if not services.upstream:
+        return {"state": "none"}
+    members = services.upstream_states()
+    shut = bool(members) and all(member.breaker == "open" for member in members)
+    shown: dict[str, Any] = {"state": "unreachable" if shut else "configured"}
+    return shown | {"members": [dataclasses.asdict(member) for member in members]} if members else shown
 
 
 def status(services: Services) -> tuple[int, bytes, str]:
@@ -78,6 +91,7 @@ def status(services: Services) -> tuple[int, bytes, str]:
 def metrics(services: Services) -> tuple[int, bytes, str]:
     """Prometheus exposition."""
     services.metrics.refresh(services.engine.health(), ledger_dropped=services.ledger.dropped)
+    services.metrics.breakers([member.breaker for member in services.upstream_states()])
     body, kind = services.metrics.render()
     return 200, body, kind
 

@@ -25,6 +25,7 @@ def create_app(config: Config | None = None) -> NeedleRouter:
 
     proxy = ReverseProxy(config.upstream, on_error=report)
     outer.append(NeedleRouter(Standalone(proxy), config, standalone=True))
+    outer[0].services.upstream_states = lambda: proxy.upstreams.states
     return outer[0]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -11,6 +12,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from needle_policies import REASONS
 from needle_router.engine.base import EngineHealth
+from needle_router.forward.breaker import STATES
 from needle_router.records import DecisionRecord
 
 ERROR_KINDS = frozenset(("unreachable", "timeout", "disconnected", "status"))
@@ -38,6 +40,12 @@ class Metrics:
         self._restarts = Counter(f"{name}engine_restarts", "Engine processes restarted", registry=registry)
         self._reinits = Counter(f"{name}engine_reinits", "Tool sets loaded anew", registry=registry)
         self._errors = Counter(f"{name}upstream_errors", "Upstream failures", ["kind"], registry=registry)
+        self._breaker = Gauge(
+            f"{name}breaker_state",
+            "Breaker of the n-th upstream: 0 closed, 1 half-open, 2 open",
+            ["upstream"],
+            registry=registry,
+        )
         self._tokens = Counter(f"{name}tokens_saved", "Tokens not sent upstream", ["kind"], registry=registry)
         self._saved = Counter(f"{name}cost_saved_usd", "USD not spent upstream", registry=registry)
         self._dropped = Counter(f"{name}ledger_dropped", "Records the ledger dropped", registry=registry)
@@ -72,6 +80,12 @@ class Metrics:
         self._advance(self._restarts, "restarts", health.restarts)
         self._advance(self._reinits, "reinits", health.reinits)
         self._advance(self._dropped, "dropped", ledger_dropped)
+
+    def breakers(self, states: Sequence[str]) -> None:
+        """Take over the states of the upstreams' breakers; the label is the place of the upstream in the order."""
+        self._breaker.clear()
+        for index, state in enumerate(states):
+            self._breaker.labels(str(index)).set(STATES.index(state))
 
     def _advance(self, counter: Any, name: str, value: int) -> None:
         counter.inc(max(0, value - self._seen[name]))

@@ -6,13 +6,14 @@ import logging
 import secrets
 import string
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from needle_router._version import __version__
 from needle_router.alone import Alone
 from needle_router.config.schema import Config
 from needle_router.engine.base import Engine
+from needle_router.forward.upstreams import UpstreamState
 from needle_router.ledger import Ledger
 from needle_router.metrics import Metrics
 from needle_router.pipeline import Pipeline
@@ -39,7 +40,11 @@ def local_name(model: str) -> str:
 
 @dataclass(slots=True)
 class Services:
-    """Everything a request may use. `upstream` says whether somebody answers what Needle cannot."""
+    """Everything a request may use.
+
+    `upstream` says whether somebody answers what Needle cannot; `upstream_states` asks our own proxy how each of its
+    upstreams stands, and knows none where an app stands behind the router.
+    """
 
     config: Config
     engine: Engine
@@ -53,6 +58,7 @@ class Services:
     upstream: bool
     local_models: frozenset[str]
     spend: Spend
+    upstream_states: Callable[[], Sequence[UpstreamState]] = field(default=tuple)
     draining: bool = False
     #: Told of every record that carries a comparison, from shadow runs and audits alike.
     on_compared: list[Callable[[DecisionRecord], None]] = field(default_factory=list)

@@ -67,6 +67,10 @@ async def get(url, path=b"/v1/models", body=b""):
     return int(data.split(b" ")[1]), data
 
 
+def breakers(proxy):
+    return [state.breaker for state in proxy.upstreams.states]
+
+
 def down():
     return f"http://127.0.0.1:{free_port()}/v1"
 
@@ -83,7 +87,7 @@ async def test_the_next_upstream_takes_over_when_the_first_cannot_be_reached():
         assert {request.values(b"host")[0] for request in second.requests} == {
             second.base_url.removeprefix("http://").encode()
         }
-        assert proxy.upstreams.states == ["open", "closed"]
+        assert breakers(proxy) == ["open", "closed"]
         await proxy.aclose()
 
 
@@ -94,7 +98,7 @@ async def test_an_upstream_that_answered_anything_is_not_passed_over():
             status, _ = await get(url)
         assert status == 503
         assert second.requests == []
-        assert proxy.upstreams.states == ["closed", "closed"]
+        assert breakers(proxy) == ["closed", "closed"]
         await proxy.aclose()
 
 
@@ -118,5 +122,5 @@ async def test_an_open_breaker_answers_at_once_and_heals_through_one_probe():
             async with asyncio.timeout(10):
                 while statuses[-1] != 200:
                     statuses.append((await get(url))[0])
-        assert proxy.upstreams.states == ["closed"]
+        assert breakers(proxy) == ["closed"]
     await proxy.aclose()

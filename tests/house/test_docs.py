@@ -29,7 +29,7 @@ OPERATIONS, POLICIES = TEXT["docs/operations.md"], TEXT["docs/policies.md"]
 PAGE_IDS = list(TEXT)
 HEADERS = ["x-needle-route", "x-needle-reason", "x-needle-confidence", "x-needle-overhead-ms", "x-request-id"]
 METRICS = """requests_total request_duration_seconds overhead_seconds engine_duration_seconds engine_queue_depth
-engine_restarts_total engine_reinits_total upstream_errors_total tokens_saved_total cost_saved_usd_total
+engine_restarts_total engine_reinits_total upstream_errors_total breaker_state tokens_saved_total cost_saved_usd_total
 ledger_dropped_total build_info""".split()
 
 

@@ -70,6 +70,58 @@ async def test_reliability_19_without_upstream_errors_are_502_the_breaker_opens_
         assert (local.status, local.values(b"x-needle-route")) == (200, [b"local"])
 
 
+async def status_of(url):
+    """What /readyz and /-/status.json say of the upstreams, and the breakers in /metrics."""
+    own = [
+        b"GET %b HTTP/1.1\r\nhost: localhost\r\n\r\n" % path for path in (b"/readyz", b"/-/status.json", b"/metrics")
+    ]
+    ready, status, metrics = [await ask(url, raw) for raw in own]
+    state, text = orjson.loads(status.body)["upstream"], metrics.body.decode()
+    gauges = [line.split()[1] for line in text.splitlines() if line.startswith("needle_router_breaker_state{")]
+    return ready.status, orjson.loads(ready.body)["status"], state, gauges
+
+
+async def test_reliability_19_the_next_upstream_takes_over_and_every_breaker_is_shown_without_the_key(tmp_path):
+    first, second = free_port(), free_port()
+    async with recording(answer(200, b"second")) as upstream:
+        port = int(upstream.base_url.rpartition(":")[2])
+        config = config_for(tmp_path, SURE, upstream=f"http://127.0.0.1:{first}/v1")
+        changed = msgspec.structs.replace(
+            config.upstream,
+            fallback_urls=(f"http://127.0.0.1:{port}/deep/v1", f"http://127.0.0.1:{second}"),
+            breaker_failures=1,
+            breaker_open_s=1000,
+            api_key="sk-canary",
+        )
+        async with serving(create_app(msgspec.structs.replace(config, upstream=changed)), lifespan="on") as url:
+            assert (await status_of(url))[3] == ["0.0", "0.0", "0.0"]
+            assert (await ask(url, request(b"GET", b"/v1/models"))).body == b"second"
+            assert [seen.target for seen in upstream.requests] == [b"/deep/v1/models"]
+            code, overall, state, gauges = await status_of(url)
+    assert (code, overall, gauges) == (200, "ok", ["2.0", "0.0", "0.0"])
+    assert state["state"] == "configured"
+    assert [(one["host"], one["breaker"]) for one in state["members"]] == [
+        (f"127.0.0.1:{first}", "open"),
+        (f"127.0.0.1:{port}", "closed"),
+        (f"127.0.0.1:{second}", "closed"),
+    ]
+    assert 990 < state["members"][0]["next_try_s"] <= 1000
+    assert "sk-canary" not in str(state)
+
+
+async def test_reliability_19_with_every_breaker_open_the_router_is_degraded_and_stays_ready(tmp_path):
+    config = config_for(tmp_path, SURE, upstream=f"http://127.0.0.1:{free_port()}/v1")
+    changed = msgspec.structs.replace(config.upstream, breaker_failures=1, breaker_open_s=1000)
+    router = create_app(msgspec.structs.replace(config, upstream=changed))
+    async with serving(router, lifespan="on") as url:
+        await until(lambda: router.services.engine.health().state.value == "ready")
+        assert (await ask(url, request(b"GET", b"/v1/models"))).status == 502
+        code, overall, state, _ = await status_of(url)
+        assert (code, overall, state["state"]) == (200, "degraded", "unreachable")
+        local = await ask(url, asking("turn on the kitchen light"))
+        assert (local.status, local.values(b"x-needle-route")) == (200, [b"local"])
+
+
 async def test_reliability_20_a_429_comes_back_as_it_is_and_is_asked_for_once(tmp_path):
     fields = [
         (b"retry-after", b"7"),

@@ -10,6 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+#: In the order of their badness.
+STATES = ("closed", "half-open", "open")
+
 
 @dataclass(slots=True)
 class Breaker:
@@ -49,7 +52,7 @@ class Breaker:
         return 0.0 if self.opened_at is None else max(0.0, self.opened_at + self.open_s - now)
 
     def state(self, now: float) -> str:
-        """closed, open or half-open."""
+        """One of `STATES`."""
         if self.opened_at is None:
             return "closed"
         return "half-open" if self.probing or now - self.opened_at >= self.open_s else "open"

@@ -25,6 +25,15 @@ class Upstream:
     breaker: Breaker
 
 
+@dataclass(frozen=True, slots=True)
+class UpstreamState:
+    """How an upstream stands: its host as in `Host`, what its breaker says, and seconds until the next probe."""
+
+    host: str
+    breaker: str
+    next_try_s: float
+
+
 class Upstreams:
     """Sends requests to the first upstream that takes them."""
 
@@ -79,10 +88,15 @@ class Upstreams:
         return answer
 
     @property
-    def states(self) -> list[str]:
-        """The breaker state of each upstream, in order."""
+    def states(self) -> list[UpstreamState]:
+        """The state of each upstream, in order."""
         now = self._clock()
-        return [member.breaker.state(now) for member in self.members]
+        return [
+            UpstreamState(
+                member.origin.host_header.decode(), member.breaker.state(now), round(member.breaker.wait_s(now), 1)
+            )
+            for member in self.members
+        ]
 
     async def aclose(self) -> None:
         """Close every connection."""
