@@ -138,8 +138,22 @@ def test_totals_keep_local_upstream_and_saved_apart():
         },
         "merged": {"requests": 1},
         "saved": {"prompt_tokens": 105, "completion_tokens": 15, "cost_usd": 0.3, "cost_unknown": 0},
+        "races": {"local": 0, "upstream": 0, "merged": 0},
+        "wasted": {"requests": 0, "prompt_tokens": 0, "cost_usd": 0.0, "cost_unknown": 0},
     }
     assert totals.reasons() == {"no-call": 4, "confident": 1, "not-chat": 1, "merged": 1}
+
+
+def test_totals_count_races_by_who_answered_and_what_they_wasted():
+    totals = Totals()
+    totals.add(record("local", raced=True, wasted=Usage(50, 0), wasted_usd=0.5))
+    totals.add(record("local", raced=True, wasted=Usage(7, 0)))
+    totals.add(record("local", raced=True))
+    totals.add(record("upstream", reason="race-lost", raced=True, usage=Usage(1, 1), cost_usd=0.1))
+    found = totals.as_dict()
+    assert found["races"] == {"local": 3, "upstream": 1, "merged": 0}
+    assert found["wasted"] == {"requests": 2, "prompt_tokens": 57, "cost_usd": 0.5, "cost_unknown": 1}
+    assert found["upstream"]["cost_usd"] == 0.1
 
 
 def test_sums_of_money_do_not_drift():

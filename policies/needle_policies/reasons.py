@@ -80,6 +80,8 @@ REASONS = MappingProxyType(
         "shadow-policy": "a shadow policy: the upstream answers, the engine is only compared",
         "canary-rest": "this conversation is not in the canary's share",
         "gate-shut": "answers for this set of tools were hardly ever used of late, so the engine is not asked",
+        "race-lost": "raced: the upstream's answer began before a local one had passed",
+        "race-left": "raced: the client left while the engine and the upstream were both at work",
         "budget-lowered": "the budget is spent, and the score reached the lowered threshold",
         "budget-exceeded": "the budget is spent, and nothing goes to the upstream any more",
         "no-policy": "no policy had an opinion",

@@ -23,6 +23,7 @@ from needle_policies.cascade import Cascade
 from needle_policies.guards import Guards
 from needle_policies.merge import Merge
 from needle_policies.patterns import compiled
+from needle_policies.race import Race
 from needle_policies.shadow import Shadow
 from needle_policies.sideeffects import SideEffects
 from needle_policies.threshold import NEVER, Threshold
@@ -36,6 +37,7 @@ BUILT_IN: Mapping[str, type[Policy]] = MappingProxyType(
         "canary": Canary,
         "adaptive": Adaptive,
         "budget": Budget,
+        "race": Race,
         "threshold": Threshold,
     }
 )
@@ -81,9 +83,11 @@ def build(tables: Sequence[Mapping[str, Any]], merge: Merge | None = None) -> Ca
 
 
 def _with_followers(policies: list[Policy]) -> list[Policy]:
-    """Each budget with the policies after it, whose minimum it may lower."""
+    """Each budget with the policies after it, whose minimum it may lower, and each race, whose plans it asks for."""
     return [
-        dataclasses.replace(policy, inner=tuple(policies[index + 1 :])) if isinstance(policy, Budget) else policy
+        dataclasses.replace(policy, inner=tuple(policies[index + 1 :]))
+        if isinstance(policy, (Budget, Race))
+        else policy
         for index, policy in enumerate(policies)
     ]
 

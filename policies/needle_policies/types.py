@@ -16,10 +16,12 @@ class Plan(StrEnum):
     FORWARD = "forward"
     TRY_LOCAL = "try-local"
     SHADOW = "shadow"
+    #: As TRY_LOCAL, with the upstream asked at the same time.
+    RACE = "race"
 
 
 #: Which plans run the engine at all.
-NEEDS_ENGINE = {Plan.FORWARD: False, Plan.TRY_LOCAL: True, Plan.SHADOW: True}
+NEEDS_ENGINE = {Plan.FORWARD: False, Plan.TRY_LOCAL: True, Plan.SHADOW: True, Plan.RACE: True}
 
 
 class Action(StrEnum):

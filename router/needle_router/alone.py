@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from needle_policies import Action
-from needle_router.envelopes import written
+from needle_router.counting import count_usage
 from needle_router.errors import (
     BadRequest,
     EngineBusy,
@@ -27,7 +27,7 @@ from needle_router.reply import Stamp, calls_reply, extension, text_reply
 from needle_router.surfaces.chat_answers import arguments_text
 from needle_router.surfaces.ids import is_local_call_id
 from needle_router.task import EngineFailure, EngineReply, Task
-from needle_router.turn import Choice, Format, Reply, Turn, Usage
+from needle_router.turn import Choice, Format, Reply, Turn
 
 #: Obstacles that end in a 400 when there is no upstream: slug -> (what to tell the client, the parameter at fault).
 REFUSED: Mapping[str, tuple[str, str]] = {
@@ -192,20 +192,6 @@ def text_obstacles(task: Task) -> tuple[str, ...]:
     texts = (task.system, *task.steps)
     bad = ("bad-text",) if any(map(unreadable, texts)) else ()
     return (*bad, *(("control-marker",) if any(map(control_marker, texts)) else ()))
-
-
-def count_usage(pipeline: Pipeline, attempt: Attempt) -> Usage:
-    """`usage` of a local answer: what the engine read and wrote. `estimated` says that no tokenizer was at hand."""
-    assert attempt.envelope is not None
-    prepared, count = attempt.prepared, pipeline.tokens.count
-    thoughts, calls = written(attempt.envelope)
-    completion = count(thoughts + calls)
-    return Usage(
-        prompt_tokens=prepared.features.prompt_tokens or pipeline.count(prepared.task),
-        completion_tokens=completion,
-        reasoning_tokens=max(0, completion - count(calls)) if thoughts else 0,
-        estimated=not pipeline.tokens.exact,
-    )
 
 
 def engine_error(failure: EngineFailure) -> EngineError:

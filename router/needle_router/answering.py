@@ -6,9 +6,9 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
 from needle_policies import Action
-from needle_router.alone import count_usage
+from needle_router.counting import count_usage
 from needle_router.errors import RouterError
-from needle_router.exchange import Exchange
+from needle_router.exchange import Exchange, Sent
 from needle_router.forward.answer import send_error
 from needle_router.incoming import unless_gone
 from needle_router.observe import Header
@@ -16,7 +16,7 @@ from needle_router.pipeline import Attempt, Verdict
 from needle_router.reply import calls_reply, extension, text_reply
 from needle_router.surfaces.chat_answers import arguments_text
 from needle_router.task import EngineReply
-from needle_router.turn import Reply, Turn, Usage
+from needle_router.turn import Reply, Turn
 
 T = TypeVar("T")
 STREAM_HEADERS: tuple[Header, ...] = (
@@ -46,26 +46,32 @@ def local_reply(exchange: Exchange, verdict: Verdict, turn: Turn, route: str) ->
 
 
 async def answer(exchange: Exchange, verdict: Verdict, turn: Turn, reply: Reply) -> None:
-    """Send a reply of our own."""
+    """Send a reply of our own, and note it."""
+    await send_reply(exchange, verdict, turn, reply)
+    exchange.record("local", verdict, turn, Sent(200, saved=reply.usage.without_reasoning))
+
+
+async def send_reply(exchange: Exchange, verdict: Verdict, turn: Turn, reply: Reply) -> None:
+    """Send a reply of our own; what is noted of it is the caller's business."""
     if turn.stream:
         body = b"".join(exchange.surface.chunks(reply, include_usage=turn.include_usage))
-        await deliver(exchange, verdict, turn, body, STREAM_HEADERS, saved=reply.usage.without_reasoning)
+        await _send(exchange, verdict, body, STREAM_HEADERS)
     else:
-        await deliver(
-            exchange, verdict, turn, exchange.surface.render(reply), JSON_HEADERS, saved=reply.usage.without_reasoning
-        )
+        await _send(exchange, verdict, exchange.surface.render(reply), JSON_HEADERS)
 
 
-async def deliver(
-    exchange: Exchange, verdict: Verdict, turn: Turn, body: bytes, kind: Sequence[Header], *, saved: Usage | None = None
-) -> None:
-    """Send the bytes of a local answer, and note it."""
+async def deliver(exchange: Exchange, verdict: Verdict, turn: Turn, body: bytes, kind: Sequence[Header]) -> None:
+    """Send the bytes of a local answer that replaces no other, and note it."""
+    await _send(exchange, verdict, body, kind)
+    exchange.record("local", verdict, turn, Sent(200))
+
+
+async def _send(exchange: Exchange, verdict: Verdict, body: bytes, kind: Sequence[Header]) -> None:
     headers = exchange.own_headers(verdict, "local")
     length = (b"content-length", str(len(body)).encode())
     extra: list[Header] = [*kind, length, (b"x-request-id", exchange.request_id().encode()), *headers]
     await exchange.send({"type": "http.response.start", "status": 200, "headers": extra})
     await exchange.send({"type": "http.response.body", "body": body})
-    exchange.record("local", verdict, turn, status=200, saved=saved)
 
 
 async def answer_alone(exchange: Exchange, turn: Turn) -> None:
@@ -86,16 +92,15 @@ def alone_reason(exchange: Exchange) -> str:
 async def asked_alone(exchange: Exchange, turn: Turn, work: Coroutine[Any, Any, T]) -> T | None:
     """What `work` gives; where it raises, the client has its error and there is nothing left to answer."""
     try:
-        return await unless_gone(exchange.receive, work)
+        return await unless_gone(exchange.left, work)
     except RouterError as error:
         verdict = Verdict(Action.FORWARD, alone_reason(exchange))
         await send_error(exchange.send, error, headers=exchange.own_headers(verdict, "local"))
-        exchange.record("local", verdict, turn, status=error.status, error=error.code)
+        exchange.record("local", verdict, turn, Sent(error.status, error=error.code))
         return None
 
 
 def alone_verdict(exchange: Exchange, attempt: Attempt) -> Verdict:
     """The verdict of an answer of Needle alone; its engine time is noted."""
-    exchange.timing.engine_s = attempt.outcome.compute_s
-    exchange.timing.queue_s = attempt.outcome.queue_wait_s
+    exchange.note_engine(attempt)
     return Verdict(Action.ANSWER, alone_reason(exchange), prepared=attempt.prepared, attempt=attempt)

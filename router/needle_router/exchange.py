@@ -8,21 +8,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from needle_policies import Action
+from needle_router.forward.inner import hung_up
 from needle_router.incoming import read_body
 from needle_router.observe import Header, without_needle
-from needle_router.pipeline import Attempt, Verdict
+from needle_router.pipeline import NOTHING_SEEN, Attempt, Verdict
 from needle_router.records import DecisionRecord, content_of
 from needle_router.services import Services
 from needle_router.surfaces import chat, chat_answers, completions
 from needle_router.surfaces.base import Surface
 from needle_router.task import EngineReply
 from needle_router.turn import Turn, Usage
+from needle_router.usage_option import with_usage
 
 CHAT = Surface(chat.parse, chat_answers.render, chat_answers.chunks)
 COMPLETIONS = Surface(completions.parse, completions.render, completions.chunks, routed=False)
+#: Where nobody else could have been asked, so that nothing was saved.
+ALONE_REASONS = ("local-model", "no-upstream")
 #: Of requests that are no chat completion, and so are passed on.
 PASSED = Verdict(Action.FORWARD, "not-chat")
 
@@ -37,6 +41,31 @@ class Timing:
     queue_s: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What became of a request: the status that the client saw, tokens by who read them, and what went wrong.
+
+    `status` is 0 where no answer began. `error` is "" where the answer is whole, else "cut" or an error's code.
+    """
+
+    status: int
+    usage: Usage | None = None
+    saved: Usage | None = None
+    raced: bool = False
+    wasted: Usage | None = None
+    error: str = ""
+    comparison: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A request as the upstream gets it. `adds_usage`: it is asked for a stream's usage, which the client is not."""
+
+    scope: Scope
+    body: bytes
+    adds_usage: bool = False
+
+
 @dataclass(slots=True)
 class Exchange:
     """One request and everything needed to answer it once."""
@@ -49,18 +78,34 @@ class Exchange:
     headers: Sequence[Header]
     surface: Surface = CHAT
     timing: Timing = field(init=False)
+    #: The client was sent the whole of its answer.
+    complete: bool = False
+    _client: Send = field(init=False)
 
     def __post_init__(self) -> None:
         self.timing = Timing(self.services.clock())
+        self._client, self.send = self.send, self._noted
+
+    async def _noted(self, message: Message) -> None:
+        # Before it is sent, because a client that has read the end may hang up while `send` still waits.
+        self.complete = message["type"] == "http.response.body" and not message.get("more_body", False)
+        await self._client(message)
+
+    async def left(self) -> bool:
+        """Wait until the client hangs up; false where its answer was whole, or where it cannot be known."""
+        return await hung_up(self.receive) and not self.complete
 
     async def body(self) -> bytes:
         """The whole body; raises `BodyTooLarge` and `ClientGone`."""
         return await read_body(self.receive, self.headers, int(self.services.config.server.max_body_mb * 1024 * 1024))
 
-    @property
-    def adds_usage(self) -> bool:
-        """Whether the upstream is asked for the usage of streams whose client did not ask."""
-        return self.services.config.upstream.include_usage and self.surface is CHAT
+    def outgoing(self, turn: Turn, *, readable: bool = False) -> Outgoing:
+        """What the upstream is sent for a request that was read; `readable` asks for an answer that is not encoded."""
+        wanted = self.services.config.upstream.include_usage and self.surface is CHAT
+        if not (wanted and turn.stream and not turn.include_usage):
+            return Outgoing(self.inner_scope(identity=readable), turn.raw)
+        body = with_usage(turn.raw)
+        return Outgoing(self.inner_scope(identity=True, length=len(body)), body, adds_usage=True)
 
     def inner_scope(self, *, identity: bool = False, length: int | None = None) -> Scope:
         """The scope for whoever answers: without our headers; `identity` asks for an answer that we can read, and
@@ -98,53 +143,54 @@ class Exchange:
             return self.timing.handed_over - self.timing.started
         return max(0.0, self.services.clock() - self.timing.started - self.timing.engine_s - self.timing.queue_s)
 
-    def record(
-        self,
-        route: str,
-        verdict: Verdict,
-        turn: Turn | None,
-        *,
-        status: int,
-        usage: Usage | None = None,
-        saved: Usage | None = None,
-        error: str = "",
-        comparison: str = "",
-    ) -> None:
+    def record(self, route: str, verdict: Verdict, turn: Turn | None, sent: Sent) -> None:
         """Note what happened."""
+        self.services.record(self.described(route, verdict, turn, sent))
+
+    def described(self, route: str, verdict: Verdict, turn: Turn | None, sent: Sent) -> DecisionRecord:
+        """What happened, as it stands now."""
         services, attempt, prepared = self.services, verdict.attempt, verdict.prepared
         model = turn.model if turn is not None else ""
-        evidence = attempt.evidence if attempt is not None else None
-        services.record(
-            DecisionRecord(
-                time_s=services.now(),
-                route=route,
-                reason=verdict.reason,
-                policy=verdict.policy,
-                mode=services.config.mode,
-                model=model,
-                stream=turn.stream if turn is not None else False,
-                status=status,
-                tools_offered=prepared.features.tool_names if prepared is not None else (),
-                tools_called=evidence.calls if evidence is not None else (),
-                confidence=evidence.confidence if evidence is not None else None,
-                failures=evidence.failures if evidence is not None else (),
-                uncovered=evidence.uncovered if evidence is not None else False,
-                fingerprint=services.pipeline.fingerprint(prepared) if attempt is not None and prepared else "",
-                overhead_s=self.overhead_s(),
-                engine_s=attempt.outcome.compute_s if attempt is not None else 0.0,
-                queue_s=attempt.outcome.queue_wait_s if attempt is not None else 0.0,
-                total_s=services.clock() - self.timing.started,
-                usage=usage,
-                cost_usd=services.prices.cost_usd(model, usage) if usage is not None else None,
-                saved=saved if verdict.reason not in ("local-model", "no-upstream") else None,
-                saved_usd=services.prices.cost_usd(model, saved) if saved is not None else None,
-                comparison=comparison,
-                error=error,
-                reinitialized=isinstance(getattr(attempt, "outcome", None), EngineReply),
-                engine_ran=attempt is not None,
-                content=self.content(turn, attempt),
-            )
+        evidence = attempt.evidence if attempt is not None else NOTHING_SEEN
+        saved = sent.saved if verdict.reason not in ALONE_REASONS else None
+        return DecisionRecord(
+            time_s=services.now(),
+            route=route,
+            reason=verdict.reason,
+            policy=verdict.policy,
+            mode=services.config.mode,
+            model=model,
+            stream=turn.stream if turn is not None else False,
+            status=sent.status,
+            tools_offered=prepared.features.tool_names if prepared is not None else (),
+            tools_called=evidence.calls,
+            confidence=evidence.confidence,
+            failures=evidence.failures,
+            uncovered=evidence.uncovered,
+            fingerprint=services.pipeline.fingerprint(prepared) if attempt is not None and prepared else "",
+            overhead_s=self.overhead_s(),
+            engine_s=attempt.outcome.compute_s if attempt is not None else 0.0,
+            queue_s=attempt.outcome.queue_wait_s if attempt is not None else 0.0,
+            total_s=services.clock() - self.timing.started,
+            usage=sent.usage,
+            cost_usd=services.cost_usd(model, sent.usage),
+            saved=saved,
+            saved_usd=services.cost_usd(model, saved),
+            raced=sent.raced,
+            wasted=sent.wasted,
+            wasted_usd=services.cost_usd(model, sent.wasted),
+            comparison=sent.comparison,
+            error=sent.error,
+            reinitialized=isinstance(attempt.outcome, EngineReply) if attempt is not None else False,
+            engine_ran=attempt is not None,
+            content=self.content(turn, attempt),
         )
+
+    def note_engine(self, attempt: Attempt | None) -> None:
+        """The engine's own time is none that the router added."""
+        if attempt is not None:
+            self.timing.engine_s = attempt.outcome.compute_s
+            self.timing.queue_s = attempt.outcome.queue_wait_s
 
     def content(self, turn: Turn | None, attempt: Attempt | None) -> str:
         """What was said and called, only where the operator wants it kept."""

@@ -7,20 +7,20 @@ shadow the engine runs once the client has its answer, and the two are compared.
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 from starlette.types import Receive
 
 from needle_policies import Action
 from needle_router.compare import compare
 from needle_router.errors import BudgetExceeded
-from needle_router.exchange import Exchange
+from needle_router.exchange import Exchange, Sent
 from needle_router.forward.answer import send_error
 from needle_router.forward.inner import replay
 from needle_router.observe import ObservedSend
 from needle_router.pipeline import Verdict
 from needle_router.surfaces.chat_read import answered_calls
-from needle_router.turn import Turn, Usage
-from needle_router.usage_option import with_usage
+from needle_router.turn import Turn
 
 logger = logging.getLogger("needle_router.forwarding")
 
@@ -31,11 +31,11 @@ async def forward(exchange: Exchange, verdict: Verdict, turn: Turn | None, recei
     if verdict.action is Action.REFUSE:
         return await refuse(exchange, verdict, turn)
     exchange.timing.handed_over = exchange.services.clock()
-    scope, adds = exchange.inner_scope(), False
-    if turn is not None and turn.stream and exchange.adds_usage and not turn.include_usage:
-        body, adds = with_usage(turn.raw), True
-        scope, receive = exchange.inner_scope(identity=True, length=len(body)), replay(body, exchange.receive)
-    observed = observed_send(exchange, verdict, hide_usage=adds)
+    scope, hide_usage = exchange.inner_scope(), False
+    if turn is not None:
+        out = exchange.outgoing(turn)
+        scope, receive, hide_usage = out.scope, replay(out.body, exchange.receive), out.adds_usage
+    observed = observed_send(exchange, verdict, hide_usage=hide_usage)
     error = "exception"
     try:
         await exchange.app(scope, receive, observed)
@@ -43,9 +43,9 @@ async def forward(exchange: Exchange, verdict: Verdict, turn: Turn | None, recei
     finally:
         usage = observed.reader.finish() if observed.reader else None
         if not verdict.shadow:
-            exchange.record("upstream", verdict, turn, status=observed.status, usage=usage, error=error)
+            exchange.record("upstream", verdict, turn, Sent(observed.status, usage, error=error))
     if verdict.shadow and turn is not None:
-        await shadow(exchange, verdict, turn, observed, usage)
+        await shadow(exchange, verdict, turn, observed, Sent(observed.status, usage))
 
 
 def observed_send(exchange: Exchange, verdict: Verdict, *, hide_usage: bool) -> ObservedSend:
@@ -64,11 +64,11 @@ async def refuse(exchange: Exchange, verdict: Verdict, turn: Turn | None) -> Non
     """Tell the client that nothing goes to the upstream."""
     error = BudgetExceeded("The budget for the upstream is spent: the router's daily or monthly cap is reached.")
     await send_error(exchange.send, error, headers=exchange.own_headers(verdict, "local"))
-    exchange.record("local", verdict, turn, status=error.status, error=error.code)
+    exchange.record("local", verdict, turn, Sent(error.status, error=error.code))
 
 
-async def shadow(exchange: Exchange, verdict: Verdict, turn: Turn, observed: ObservedSend, usage: Usage | None) -> None:
-    """Run the engine now that the client has its answer, and compare."""
+async def shadow(exchange: Exchange, verdict: Verdict, turn: Turn, observed: ObservedSend, sent: Sent) -> None:
+    """Run the engine, unless it ran already, now that the client has its answer `sent`, and compare."""
     assert verdict.prepared is not None
     attempt = verdict.attempt
     comparison = ""
@@ -83,4 +83,4 @@ async def shadow(exchange: Exchange, verdict: Verdict, turn: Turn, observed: Obs
         logger.exception("the shadow run failed")
     finally:
         seen = Verdict(verdict.action, verdict.reason, verdict.policy, True, verdict.prepared, attempt)
-        exchange.record("upstream", seen, turn, status=observed.status, usage=usage, comparison=comparison)
+        exchange.record("upstream", seen, turn, replace(sent, comparison=comparison))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 import anyio
 from starlette.types import Message, Receive
 
-from needle_router.errors import BodyTooLarge, RouterError
-from needle_router.forward.inner import hung_up
+from needle_router.errors import BodyTooLarge
 from needle_router.observe import Header, header_value
 
 T = TypeVar("T")
@@ -55,24 +54,24 @@ async def read_body(receive: Receive, headers: Sequence[Header], limit: int) -> 
             return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-async def unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
-    """The result of `work`, cancelled with `ClientGone` as soon as the client hangs up."""
+async def unless_gone(left: Callable[[], Awaitable[bool]], work: Coroutine[Any, Any, T]) -> T:
+    """The result of `work`, cancelled with `ClientGone` as soon as `left()` says that the client has hung up."""
     gone = False
     results: list[T] = []
     async with anyio.create_task_group() as group:
 
         async def watch() -> None:
             nonlocal gone
-            if await hung_up(receive):
+            if await left():
                 gone = True
                 group.cancel_scope.cancel()
 
         group.start_soon(watch)
         try:
             results.append(await work)
-        except RouterError as error:
+        except Exception as error:
             # Kept out of the task group, which would wrap it in an exception group.
-            failed: RouterError | None = error
+            failed: Exception | None = error
         else:
             failed = None
         group.cancel_scope.cancel()

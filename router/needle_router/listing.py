@@ -8,7 +8,7 @@ import orjson
 
 from needle_router.answering import JSON_HEADERS
 from needle_router.errors import ModelNotFound, UpstreamBroken
-from needle_router.exchange import PASSED, Exchange
+from needle_router.exchange import PASSED, Exchange, Sent
 from needle_router.forward.inner import InnerResponse, open_inner
 from needle_router.observe import Header, header_value, without_needle
 from needle_router.services import Services, local_name
@@ -47,7 +47,7 @@ async def models(exchange: Exchange) -> None:
         headers = [header for header in headers if header[0].lower() not in OF_THE_BODY]
     headers += exchange.own_headers(PASSED, "upstream")
     await send(exchange, answer.status, headers, body if merged is None else merged)
-    exchange.record("upstream", PASSED, None, status=answer.status)
+    exchange.record("upstream", PASSED, None, Sent(answer.status))
 
 
 async def model(exchange: Exchange, name: str) -> None:

@@ -1,184 +1,83 @@
-"""Answering with local calls and the upstream's words: asks the wrapped app, and sends one answer.
-
-Nothing is sent before the upstream's status is known, so that its errors reach the client as what they are. After
-that the local calls stand: an upstream that breaks off in the middle ends the answer as an error, not as complete.
-"""
+"""Answering with local calls and the upstream's words: asks the wrapped app, and sends one answer."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 
-import orjson
-from starlette.types import Send
-
-from needle_router.answering import answer, local_reply
+from needle_policies import Action
+from needle_router.answering import local_reply, send_reply
 from needle_router.errors import RouterError, UpstreamBroken
-from needle_router.exchange import Exchange
-from needle_router.forward.answer import send_error, sse_error
-from needle_router.forward.inner import InnerResponse, open_inner, replay
-from needle_router.forward.proxy import ResponseCut
-from needle_router.merge import StreamMerger, merge_json
-from needle_router.observe import Header, header_value, without_needle
+from needle_router.exchange import Exchange, Sent
+from needle_router.forward.answer import send_error
+from needle_router.forward.inner import never, open_inner, replay
+from needle_router.incoming import ClientGone, unless_gone
+from needle_router.merged import MergeOutcome, Merging, no_answer, send_merged
 from needle_router.pipeline import Verdict
-from needle_router.sse import EventSplitter, EventTooLong
-from needle_router.surfaces.chat_answers import dump
-from needle_router.turn import Reply, Turn, Usage
-from needle_router.usage import usage_of
-from needle_router.usage_option import with_usage
-
-MAX_BODY_BYTES = 16 * 1024 * 1024
-#: Fields that describe the upstream's body, which is not the one that is sent.
-_OF_THE_BODY = frozenset((b"content-length", b"content-encoding", b"content-type", b"transfer-encoding", b"etag"))
+from needle_router.turn import Reply, Turn
 
 
-@dataclass(frozen=True, slots=True)
-class MergeOutcome:
-    """What came of it: the route taken (local: nothing was sent yet), status, the upstream's usage, and an error."""
-
-    route: str
-    status: int = 0
-    usage: Usage | None = None
-    error: str = ""
-    raised: Exception | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Merging:
-    """One merged answer under way."""
-
-    send: Send
-    turn: Turn
-    reply: Reply
-    headers: Callable[[str], list[Header]]
-    request_id: Callable[[], str]
-    local_is_complete: bool
-
-
-async def merge(exchange: Exchange, verdict: Verdict, turn: Turn, raw: bytes) -> None:
-    """Local calls and the upstream's words in one answer."""
+async def merge(exchange: Exchange, verdict: Verdict, turn: Turn) -> None:
+    """Ask the wrapped app, and answer with local calls and its words."""
     exchange.timing.handed_over = exchange.services.clock()
-    reply = local_reply(exchange, verdict, turn, "merged")
-    merging = Merging(
+    merging = merging_of(exchange, verdict, turn)
+    try:
+        outcome = await unless_gone(exchange.left, _asked(exchange, merging))
+    except ClientGone:
+        note_left(exchange, verdict, merging)
+        raise
+    await conclude(exchange, verdict, merging, outcome)
+
+
+def merging_of(exchange: Exchange, verdict: Verdict, turn: Turn) -> Merging:
+    """A merged answer about to begin."""
+    return Merging(
         exchange.send,
         turn,
-        reply,
+        local_reply(exchange, verdict, turn, "merged"),
         headers=lambda route: exchange.own_headers(verdict, route),
         request_id=exchange.request_id,
-        # The calls cover the whole request by themselves.
         local_is_complete=verdict.attempt is not None and not verdict.attempt.evidence.failures,
     )
-    outcome = await _asked(exchange, merging, raw)
+
+
+async def _asked(exchange: Exchange, merging: Merging) -> MergeOutcome:
+    # Of what comes back, the merged stream shows usage only to a client that asked for it.
+    out = exchange.outgoing(merging.turn, readable=True)
+    failed: MergeOutcome | None = None
+    try:
+        # Whether the client is still there is watched outside: two readers would take each other's news.
+        async with open_inner(exchange.app, out.scope, replay(out.body, never)) as response:
+            return await send_merged(merging, response)
+    except* RouterError as group:
+        failed = no_answer(merging, group)
+    return failed
+
+
+async def conclude(
+    exchange: Exchange, verdict: Verdict, merging: Merging, outcome: MergeOutcome, *, raced: bool = False
+) -> None:
+    """Answer alone where nothing was merged, note what happened, and raise what must break the connection."""
+    turn = merging.turn
     if outcome.route == "local":
-        return await answer(exchange, verdict, turn, reply)
-    saved = reply.usage.without_reasoning if outcome.route == "merged" else None
-    exchange.record(
-        outcome.route, verdict, turn, status=outcome.status, usage=outcome.usage, saved=saved, error=outcome.error
-    )
+        alone = replace(verdict, action=Action.ANSWER, reason="confident")
+        await send_reply(exchange, alone, turn, unmerged(merging.reply, alone.reason))
+        sent = Sent(200, saved=merging.reply.usage.without_reasoning, raced=raced)
+        return exchange.record("local", alone, turn, sent)
+    exchange.record(outcome.route, verdict, turn, Sent(outcome.status, outcome.usage, raced=raced, error=outcome.error))
     if outcome.raised is not None and outcome.status == 0:
         await send_error(exchange.send, UpstreamBroken("The upstream gave no complete answer."))
     elif outcome.raised is not None:
         raise outcome.raised
 
 
-async def _asked(exchange: Exchange, merging: Merging, raw: bytes) -> MergeOutcome:
-    """Ask the wrapped app and send the merged answer."""
-    outcomes: list[MergeOutcome] = []
-    if merging.turn.stream and exchange.adds_usage and not merging.turn.include_usage:
-        # Of what comes back, the merged stream shows usage only to a client that asked for it.
-        raw = with_usage(raw)
-    scope = exchange.inner_scope(identity=True, length=len(raw))
-    try:
-        async with open_inner(exchange.app, scope, replay(raw, exchange.receive)) as response:
-            outcomes.append(await _answer(merging, response))
-    except* RouterError as group:
-        # The app stopped before its answer began.
-        route = "local" if merging.local_is_complete else "upstream"
-        outcomes.append(MergeOutcome(route, error="no-answer", raised=group))
-    return outcomes[0]
+def unmerged(reply: Reply, reason: str) -> Reply:
+    """The reply as one that stands by itself."""
+    if reply.extension is None:
+        return reply
+    return replace(reply, extension={**reply.extension, "route": "local", "reason": reason})
 
 
-async def _answer(merging: Merging, response: InnerResponse) -> MergeOutcome:
-    kind = header_value(response.headers, b"content-type").partition(";")[0].strip().lower()
-    encoded = header_value(response.headers, b"content-encoding").lower() not in ("", "identity")
-    wanted = "text/event-stream" if merging.turn.stream else "application/json"
-    if response.status != 200 or kind != wanted or encoded:
-        if merging.local_is_complete:
-            return MergeOutcome("local")
-        return await _relay(merging, response)
-    if merging.turn.stream:
-        return await _stream(merging, response)
-    return await _json(merging, response)
-
-
-async def _relay(merging: Merging, response: InnerResponse, read: bytes = b"") -> MergeOutcome:
-    """Pass the upstream's own answer on: it is an error, or nothing that can be merged."""
-    await _start(merging, response.status, without_needle(response.headers), "upstream")
-    if read:
-        await merging.send({"type": "http.response.body", "body": read, "more_body": True})
-    async for chunk in response.body:
-        await merging.send({"type": "http.response.body", "body": chunk, "more_body": True})
-    await merging.send({"type": "http.response.body", "body": b""})
-    return MergeOutcome("upstream", response.status)
-
-
-async def _start(merging: Merging, status: int, headers: list[Header], route: str) -> None:
-    if not header_value(headers, b"x-request-id"):
-        headers = [*headers, (b"x-request-id", merging.request_id().encode())]
-    await merging.send(
-        {"type": "http.response.start", "status": status, "headers": [*headers, *merging.headers(route)]}
-    )
-
-
-def _kept(response: InnerResponse) -> list[Header]:
-    return [h for h in without_needle(response.headers) if h[0].lower() not in _OF_THE_BODY]
-
-
-async def _json(merging: Merging, response: InnerResponse) -> MergeOutcome:
-    pieces, size = [], 0
-    try:
-        async for chunk in response.body:
-            pieces.append(chunk)
-            size += len(chunk)
-            if size > MAX_BODY_BYTES:
-                return await _relay(merging, response, b"".join(pieces))
-    except UpstreamBroken as error:
-        return MergeOutcome("local" if merging.local_is_complete else "upstream", 0, error="cut", raised=error)
-    body = b"".join(pieces)
-    try:
-        upstream = orjson.loads(body)
-        merged = dump(merge_json(merging.reply, upstream))
-    except ValueError:
-        return await _relay(merging, response, body)
-    headers = [*_kept(response), (b"content-type", b"application/json"), (b"content-length", b"%d" % len(merged))]
-    await _start(merging, 200, headers, "merged")
-    await merging.send({"type": "http.response.body", "body": merged})
-    return MergeOutcome("merged", 200, usage_of(upstream))
-
-
-async def _stream(merging: Merging, response: InnerResponse) -> MergeOutcome:
-    merger = StreamMerger(merging.reply, include_usage=merging.turn.include_usage)
-    headers = [
-        *(h for h in _kept(response) if h[0].lower() != b"cache-control"),
-        (b"content-type", b"text/event-stream; charset=utf-8"),
-        (b"cache-control", b"no-cache"),
-    ]
-    await _start(merging, 200, headers, "merged")
-    await merging.send({"type": "http.response.body", "body": merger.opening(), "more_body": True})
-    splitter = EventSplitter()
-    problem = ""
-    try:
-        async for chunk in response.body:
-            rewritten = b"".join(merger.feed(data) for data in splitter.feed(chunk))
-            if rewritten:
-                await merging.send({"type": "http.response.body", "body": rewritten, "more_body": True})
-    except (UpstreamBroken, EventTooLong) as error:
-        problem = str(error)
-    usage = usage_of({"usage": merger.usage})
-    if problem or merger.failed or not merger.complete:
-        if not merger.failed:
-            cut = UpstreamBroken(problem or "The upstream's stream ended before its answer was complete.")
-            await merging.send({"type": "http.response.body", "body": sse_error(cut), "more_body": True})
-        return MergeOutcome("merged", 200, usage, "cut", ResponseCut("upstream_disconnected"))
-    await merging.send({"type": "http.response.body", "body": merger.close()})
-    return MergeOutcome("merged", 200, usage)
+def note_left(exchange: Exchange, verdict: Verdict, merging: Merging, *, raced: bool = False) -> None:
+    """Note a client that left in the middle; what the upstream's part cost is not known."""
+    sent = Sent(merging.status, raced=raced, error="cut")
+    exchange.record(merging.route or "upstream", verdict, merging.turn, sent)

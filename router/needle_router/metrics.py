@@ -16,6 +16,9 @@ from needle_router.forward.breaker import STATES
 from needle_router.records import DecisionRecord
 
 ERROR_KINDS = frozenset(("unreachable", "timeout", "disconnected", "status"))
+ROUTES = ("local", "upstream", "merged")
+#: What may have no known price.
+COST_KINDS = ("saved", "wasted")
 #: 0 is a request whose client left before any answer began; whatever upstreams make up is "other".
 CODES = {0: "0"} | {int(status): str(int(status)) for status in HTTPStatus}
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
@@ -48,12 +51,19 @@ class Metrics:
         )
         self._tokens = Counter(f"{name}tokens_saved", "Tokens not sent upstream", ["kind"], registry=registry)
         self._saved = Counter(f"{name}cost_saved_usd", "USD not spent upstream", registry=registry)
+        self._races = Counter(f"{name}races", "Races, by the leg that answered", ["route"], registry=registry)
+        self._wasted = Counter(f"{name}cost_wasted_usd", "USD of upstream calls cancelled in races", registry=registry)
+        self._unknown = Counter(f"{name}cost_unknown", "Amounts without a known price", ["kind"], registry=registry)
         self._dropped = Counter(f"{name}ledger_dropped", "Records the ledger dropped", registry=registry)
         Gauge(f"{name}build_info", "Version", ["version", "backend"], registry=registry).labels(version, backend).set(1)
         for kind in sorted(ERROR_KINDS):
             self._errors.labels(kind)
         for kind in ("prompt", "completion"):
             self._tokens.labels(kind)
+        for route in ROUTES:
+            self._races.labels(route)
+        for kind in COST_KINDS:
+            self._unknown.labels(kind)
         self._series = functools.lru_cache(maxsize=4096)(self._requests.labels)
         self._seen = {"restarts": 0, "reinits": 0, "dropped": 0}
 
@@ -68,7 +78,18 @@ class Metrics:
         if record.saved is not None:
             self._tokens.labels("prompt").inc(record.saved.prompt_tokens)
             self._tokens.labels("completion").inc(record.saved.completion_tokens)
-            self._saved.inc(record.saved_usd or 0.0)
+            self._money("saved", self._saved, record.saved_usd)
+        if record.raced:
+            self._races.labels(record.route).inc()
+        if record.wasted is not None:
+            self._money("wasted", self._wasted, record.wasted_usd)
+
+    def _money(self, kind: str, counter: Counter, usd: float | None) -> None:
+        """Add an amount, or count it as unknown."""
+        if usd is None:
+            self._unknown.labels(kind).inc()
+        else:
+            counter.inc(usd)
 
     def upstream_error(self, kind: str) -> None:
         """Count an upstream failure: unreachable, timeout, disconnected or status."""

@@ -20,7 +20,7 @@ from needle_router.build import build
 from needle_router.config.load import load_config
 from needle_router.config.schema import Config
 from needle_router.errors import RouterError, Unauthorized
-from needle_router.exchange import PASSED, Exchange
+from needle_router.exchange import PASSED, Exchange, Sent
 from needle_router.forward.answer import send_error
 from needle_router.incoming import ClientGone
 from needle_router.observe import Header, ObservedSend, header_value, without_needle
@@ -205,7 +205,8 @@ class NeedleRouter:
         try:
             await self.app(inner, receive, observed)
         finally:
-            exchange.record("upstream", PASSED, None, status=observed.status, error="" if observed.complete else "cut")
+            sent = Sent(observed.status, error="" if observed.complete else "cut")
+            exchange.record("upstream", PASSED, None, sent)
 
     async def _endpoint_unless_taken(
         self, scope: Scope, receive: Receive, send: Send, endpoint: admin.Endpoint

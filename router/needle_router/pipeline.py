@@ -10,7 +10,7 @@ import datetime
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from needle_policies import NEEDS_ENGINE, Action, Decision, Evidence, Features, Plan, Situation
+from needle_policies import NEEDS_ENGINE, Action, Decision, Evidence, Features, Plan, Planned, Situation
 from needle_policies.cascade import Cascade
 from needle_router.acceptance import Acceptance
 from needle_router.config.schema import Config
@@ -44,6 +44,8 @@ class Prepared:
     task: Task
     features: Features
     chained: bool = False
+    #: What holds where the upstream is asked beside the engine and is first; None where it is not asked.
+    race: Planned | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +170,7 @@ class Pipeline:
         if mode == "shadow" or planned.plan is Plan.SHADOW:
             reason = planned.reason if planned.plan is Plan.SHADOW else "shadow"
             return prepared, Verdict(Action.FORWARD, reason, planned.policy, shadow=True, prepared=prepared)
-        return prepared, None
+        return replace(prepared, race=planned if planned.plan is Plan.RACE else None), None
 
     async def decide(self, turn: Turn, mode: str) -> Verdict:
         """Plan, and where that leaves it open, ask the engine and judge its answer."""

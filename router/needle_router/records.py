@@ -18,8 +18,9 @@ class DecisionRecord:
     """What happened to one request. Times are seconds, money USD; nothing here holds text of a request or an answer.
 
     `chat` is false for requests that were passed on unread. `usage` is what the upstream reported, None when unknown or
-    not asked; `saved` is what a local answer kept from it, priced as the upstream would have. `content` is empty unless
-    the operator asked for it (`ledger.content`): see `content_of`.
+    not asked; `saved` is what a local answer kept from it, priced as the upstream would have. `raced` says that the
+    upstream was asked beside the engine, `wasted` what it was then asked for in vain, estimated, None for nothing.
+    `content` is empty unless the operator asked for it (`ledger.content`): see `content_of`.
     """
 
     time_s: float
@@ -45,11 +46,19 @@ class DecisionRecord:
     cost_usd: float | None = None
     saved: Usage | None = None
     saved_usd: float | None = None
+    raced: bool = False
+    wasted: Usage | None = None
+    wasted_usd: float | None = None
     comparison: str = ""
     error: str = ""
     reinitialized: bool = False
     engine_ran: bool = False
     content: str = ""
+
+    @property
+    def spent_usd(self) -> float:
+        """All that the upstream took for this request, as far as it is known."""
+        return (self.cost_usd or 0.0) + (self.wasted_usd or 0.0)
 
 
 #: What may be a credential: key prefixes of providers, bearer tokens, and long runs of letters and digits mixed.
@@ -80,8 +89,9 @@ class Totals:
     def __init__(self) -> None:
         self._requests: Counter[str] = Counter()
         self._counts: Counter[str] = Counter()
-        self._money: dict[str, Decimal] = {"upstream": Decimal(0), "saved": Decimal(0)}
+        self._money: dict[str, Decimal] = {"upstream": Decimal(0), "saved": Decimal(0), "wasted": Decimal(0)}
         self._reasons: Counter[str] = Counter()
+        self._races: Counter[str] = Counter()
 
     def add(self, record: DecisionRecord) -> None:
         """Count one finished request."""
@@ -96,6 +106,12 @@ class Totals:
             self._counts["saved_completion"] += record.saved.completion_tokens
             self._counts["saved_unknown"] += record.saved_usd is None
             self._money["saved"] += Decimal(str(record.saved_usd or 0))
+        self._races[record.route] += record.raced
+        if record.wasted is not None:
+            self._counts["wasted"] += 1
+            self._counts["wasted_prompt"] += record.wasted.prompt_tokens
+            self._counts["wasted_unknown"] += record.wasted_usd is None
+            self._money["wasted"] += Decimal(str(record.wasted_usd or 0))
 
     def _add_upstream(self, record: DecisionRecord) -> None:
         if record.usage is None:
@@ -130,6 +146,13 @@ class Totals:
                 "completion_tokens": counts["saved_completion"],
                 "cost_usd": float(self._money["saved"]),
                 "cost_unknown": counts["saved_unknown"],
+            },
+            "races": {route: self._races[route] for route in ("local", "upstream", "merged")},
+            "wasted": {
+                "requests": counts["wasted"],
+                "prompt_tokens": counts["wasted_prompt"],
+                "cost_usd": float(self._money["wasted"]),
+                "cost_unknown": counts["wasted_unknown"],
             },
         }
 

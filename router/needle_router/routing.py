@@ -16,10 +16,13 @@ from needle_router.forward.inner import replay
 from needle_router.forwarding import forward
 from needle_router.incoming import ClientGone, inspectable, mode_of, unless_gone
 from needle_router.merging import merge
-from needle_router.pipeline import Verdict
+from needle_router.pipeline import Pipeline, Prepared, Verdict
+from needle_router.racing import race
 from needle_router.surfaces.base import Unreadable
 from needle_router.turn import Turn
 
+#: A fault of the router itself.
+FAULT = Verdict(Action.FORWARD, "internal-error")
 logger = logging.getLogger("needle_router.routing")
 
 
@@ -50,34 +53,50 @@ async def route(exchange: Exchange) -> None:
         return await answer_alone(exchange, parsed)
     if not exchange.surface.routed:
         return await forward(exchange, PASSED, parsed, replay(raw, exchange.receive))
-    await carry_out(exchange, services.pipeline.settled(await decided(exchange, parsed, mode)), parsed, raw)
+    await choose(exchange, parsed, mode)
 
 
-async def carry_out(exchange: Exchange, verdict: Verdict, turn: Turn, raw: bytes) -> None:
+async def choose(exchange: Exchange, turn: Turn, mode: str) -> None:
+    """Plan, race or ask the engine, and do what comes of it."""
+    pipeline = exchange.services.pipeline
+    prepared, verdict = planned(pipeline, turn, mode)
+    if verdict is None and prepared is not None:
+        asking = Verdict(Action.FORWARD, "race-lost", "race", prepared=prepared)
+        # A race asks the upstream whatever comes of it, so a spent budget that refuses stands against it.
+        if prepared.race is not None and pipeline.settled(asking).action is Action.FORWARD:
+            return await race(exchange, prepared, turn, mode)
+        verdict = await judged(exchange, prepared, mode)
+    await carry_out(exchange, pipeline.settled(verdict or FAULT), turn)
+
+
+def planned(pipeline: Pipeline, turn: Turn, mode: str) -> tuple[Prepared | None, Verdict | None]:
+    """The pipeline's plan; a fault of ours is a reason to forward."""
+    try:
+        return pipeline.plan(turn, mode)
+    except Exception:
+        logger.exception("the request is forwarded after a fault of the router")
+        return None, FAULT
+
+
+async def judged(exchange: Exchange, prepared: Prepared, mode: str) -> Verdict:
+    """The verdict on the engine's answer; a client that left is no reason to go on."""
+    try:
+        verdict = await unless_gone(exchange.left, exchange.services.pipeline.judge(prepared, mode))
+    except ClientGone:
+        raise
+    except Exception:
+        logger.exception("the request is forwarded after a fault of the router")
+        return FAULT
+    exchange.note_engine(verdict.attempt)
+    return verdict
+
+
+async def carry_out(exchange: Exchange, verdict: Verdict, turn: Turn) -> None:
     """Do what was decided."""
     match verdict.action:
         case Action.ANSWER:
             await answer(exchange, verdict, turn, local_reply(exchange, verdict, turn, "local"))
         case Action.MERGE:
-            await merge(exchange, verdict, turn, raw)
+            await merge(exchange, verdict, turn)
         case _:
-            await forward(exchange, verdict, turn, replay(raw, exchange.receive))
-
-
-async def decided(exchange: Exchange, turn: Turn, mode: str) -> Verdict:
-    """The pipeline's verdict; a fault of ours is a reason to forward, a client that left is none to go on."""
-    pipeline = exchange.services.pipeline
-    try:
-        prepared, verdict = pipeline.plan(turn, mode)
-        if verdict is not None:
-            return verdict
-        verdict = await unless_gone(exchange.receive, pipeline.judge(prepared, mode))
-    except ClientGone:
-        raise
-    except Exception:
-        logger.exception("the request is forwarded after a fault of the router")
-        return Verdict(Action.FORWARD, "internal-error")
-    if verdict.attempt is not None:
-        exchange.timing.engine_s = verdict.attempt.outcome.compute_s
-        exchange.timing.queue_s = verdict.attempt.outcome.queue_wait_s
-    return verdict
+            await forward(exchange, verdict, turn, replay(turn.raw, exchange.receive))

@@ -23,6 +23,7 @@ from needle_router.reply import Stamp
 from needle_router.spend import Spend
 from needle_router.surfaces.ids import call_id
 from needle_router.tokens import TokenCounter
+from needle_router.turn import Usage
 
 logger = logging.getLogger("needle_router.services")
 ALPHABET = string.ascii_letters + string.digits
@@ -81,10 +82,14 @@ class Services:
             call_id=lambda: call_id(random_text(21)),
         )
 
+    def cost_usd(self, model: str, usage: Usage | None) -> float | None:
+        """What these tokens cost; None where the tokens or their price are unknown."""
+        return None if usage is None else self.prices.cost_usd(model, usage)
+
     def record(self, record: DecisionRecord) -> None:
         """Note a finished request everywhere it counts; never raises into the request."""
         self.totals.add(record)
-        self.spend.add(record.time_s, record.cost_usd)
+        self.spend.add(record.time_s, record.spent_usd)
         self.metrics.observe(record)
         self.ledger.put(record)
         if record.comparison:

@@ -271,3 +271,12 @@ def test_spend_goes_on_with_what_all_replicas_have_spent(database):
     spend.start(database.place)
     spend.join(10)
     assert spend.now() == (0.75, 0.75)
+
+
+def test_spend_counts_what_races_wasted(database):
+    noon = datetime.datetime(2026, 3, 10, 12, tzinfo=datetime.UTC)
+    spent = record(time_s=noon.timestamp() - 1, cost_usd=None, raced=True, wasted_usd=0.25)
+    write(database.place, spent, record(time_s=noon.timestamp() - 1, cost_usd=0.5), retention_days=36_500)
+    spend = Spend(now=lambda: noon)
+    spend.load(database.place)
+    assert spend.now() == (0.75, 0.75)

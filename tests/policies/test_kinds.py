@@ -10,6 +10,7 @@ from needle_policies.cascade import Cascade
 from needle_policies.lots import lot
 from needle_policies.merge import Merge
 from needle_policies.patterns import matches
+from needle_policies.race import Race
 from needle_policies.registry import build, problems
 from needle_policies.shadow import Shadow
 from needle_policies.sideeffects import SideEffects
@@ -156,6 +157,39 @@ def test_the_adaptive_gate(acceptance, attempts, shut):
 def test_a_shut_gate_lets_probes_through():
     seen = features("f", conversation=conversation_with_lot("adaptive", 0.0, 0.05))
     assert Adaptive().plan(seen, Situation(acceptance=0.0, attempts=500)) is None
+
+
+@pytest.mark.parametrize(
+    ("tables", "planned"),
+    [
+        pytest.param([{"kind": "race"}], Planned(Plan.RACE, "race-lost", "race"), id="nobody objects"),
+        pytest.param(
+            [{"kind": "race"}, {"kind": "threshold", "tools": {"f": "never"}}],
+            Planned(Plan.FORWARD, "tool-never", "threshold"),
+            id="a later policy forwards",
+        ),
+        pytest.param(
+            [{"kind": "race"}, {"kind": "shadow"}], Planned(Plan.SHADOW, "shadow-policy", "shadow"), id="in shadow"
+        ),
+        pytest.param(
+            [{"kind": "shadow"}, {"kind": "race"}], Planned(Plan.SHADOW, "shadow-policy", "shadow"), id="spoken before"
+        ),
+        pytest.param(
+            [{"kind": "race", "share": 0.0}], Planned(Plan.TRY_LOCAL, "no-policy", "cascade"), id="outside the share"
+        ),
+    ],
+)
+@pytest.mark.parametrize("merge", [None, Merge()], ids=["no merging", "merging"])
+def test_a_race_is_planned_where_no_later_policy_has_a_plan(tables, planned, merge):
+    assert build([{"kind": "guards"}, *tables], merge).plan(features("f"), NOW) == planned
+
+
+def test_a_race_s_share_is_of_conversations():
+    inside = features("f", conversation=conversation_with_lot("race", 0.0, 0.3))
+    outside = features("f", conversation=conversation_with_lot("race", 0.3, 1.0))
+    assert Race(share=0.3).plan(inside, NOW).plan is Plan.RACE
+    assert Race(share=0.3).plan(outside, NOW) is None
+    assert Race(share=0.3).judge(inside, NOW, evidence("f")) is None
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import pytest
 from tests.report.support import DAY_S, local, reported, shadow, tallied, upstream
 
 from needle_router.report.model import Amount, Group
+from needle_router.turn import Usage
 
 
 def keys(report, dimension):
@@ -57,6 +58,16 @@ def test_only_the_period_counts_its_begin_included_and_its_end_not():
 
 def test_what_was_passed_on_unread_is_counted_apart():
     assert reported(upstream(reason="not-chat"), upstream()).unread == 1
+
+
+def test_what_races_wasted_is_taken_off_the_savings():
+    wasted = Usage(50, 0, estimated=True)
+    found = reported(
+        local(saved=Usage(10, 10), saved_usd=1.0, raced=True, wasted=wasted, wasted_usd=0.25),
+        local(saved=Usage(10, 10), saved_usd=1.0, raced=True, wasted=wasted),
+        local(saved=Usage(10, 10), saved_usd=1.0),
+    ).savings
+    assert (found.races.usd, found.races.unknown, found.net_usd) == (0.25, 1, 2.75)
 
 
 def test_percentiles_are_times_that_were_measured():

@@ -194,6 +194,10 @@ async def test_calls_that_are_the_whole_answer_do_not_need_the_upstream_to_merge
         answer = await post(router.url, ask())
         assert (answer.status_code, answer.headers["x-needle-route"]) == (200, "local")
         assert answer.json()["choices"][0]["message"]["tool_calls"][0]["function"]["name"] == "set_light"
+        # It says of itself what it is, a local answer.
+        assert answer.headers["x-needle-reason"] == "confident"
+        assert (answer.json()["x_needle"]["route"], answer.json()["x_needle"]["reason"]) == ("local", "confident")
+        assert router.totals["local"]["requests"] == 1
 
 
 async def test_an_upstream_that_breaks_off_in_a_merged_stream_ends_it_as_an_error(tmp_path):

@@ -44,6 +44,12 @@ async def hung_up(receive: Receive) -> bool:
     return False
 
 
+async def never() -> Message:
+    """A `receive` for an app whose client somebody else watches: it waits until it is cancelled."""
+    waiting: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+    return await waiting
+
+
 @dataclass(frozen=True, slots=True)
 class InnerResponse:
     """An answer under way. `body` raises `UpstreamBroken` when the app stops before the end."""
@@ -53,24 +59,34 @@ class InnerResponse:
     body: AsyncIterator[bytes]
 
 
-@asynccontextmanager
-async def open_inner(app: ASGIApp, scope: Scope, receive: Receive) -> AsyncIterator[InnerResponse]:
-    """Run `app` for one request; it is cancelled when the block is left before its end."""
-    queue: asyncio.Queue[Message | None] = asyncio.Queue(QUEUE_LIMIT)
-    raised: list[Exception] = []
+class Channel:
+    """What an app sends, for a reader elsewhere: `send` is given to the app, `finish` called when it has returned."""
 
-    async def run() -> None:
-        try:
-            await app(scope, receive, queue.put)
-        except Exception as error:  # the answer's reader learns of it where it stands
-            raised.append(error)
-        await queue.put(None)
+    def __init__(self) -> None:
+        self._queue: asyncio.Queue[Message | None] = asyncio.Queue(QUEUE_LIMIT)
+        self._raised: Exception | None = None
 
-    async def body() -> AsyncIterator[bytes]:
+    async def send(self, message: Message) -> None:
+        """Hand over one message; waits while too many are unread."""
+        await self._queue.put(message)
+
+    async def finish(self, raised: Exception | None) -> None:
+        """The app has returned, or raised."""
+        self._raised = raised
+        await self._queue.put(None)
+
+    async def response(self) -> InnerResponse:
+        """Wait for status and headers; raises `UpstreamBroken` when there are none."""
+        first = await self._queue.get()
+        if first is None or first["type"] != "http.response.start":
+            raise UpstreamBroken("The upstream gave no answer.") from self._raised
+        return InnerResponse(first["status"], list(first.get("headers", ())), self._body())
+
+    async def _body(self) -> AsyncIterator[bytes]:
         while True:
-            message = await queue.get()
+            message = await self._queue.get()
             if message is None:
-                raise UpstreamBroken("The upstream's answer ended before it was complete.") from _first(raised)
+                raise UpstreamBroken("The upstream's answer ended before it was complete.") from self._raised
             if message["type"] != "http.response.body":
                 continue
             chunk = message.get("body", b"")
@@ -79,14 +95,25 @@ async def open_inner(app: ASGIApp, scope: Scope, receive: Receive) -> AsyncItera
             if not message.get("more_body", False):
                 return
 
+
+@asynccontextmanager
+async def open_inner(app: ASGIApp, scope: Scope, receive: Receive) -> AsyncIterator[InnerResponse]:
+    """Run `app` for one request; it is cancelled when the block is left before its end."""
+    channel = Channel()
+
+    async def run() -> None:
+        raised: Exception | None = None
+        try:
+            await app(scope, receive, channel.send)
+        except Exception as error:  # the answer's reader learns of it where it stands
+            raised = error
+        await channel.finish(raised)
+
     failure: Exception | None = None
     async with asyncio.TaskGroup() as group:
         task = group.create_task(run())
         try:
-            first = await queue.get()
-            if first is None or first["type"] != "http.response.start":
-                raise UpstreamBroken("The upstream gave no answer.") from _first(raised)
-            yield InnerResponse(first["status"], list(first.get("headers", ())), body())
+            yield await channel.response()
         except Exception as error:
             failure = error
         finally:
@@ -94,7 +121,3 @@ async def open_inner(app: ASGIApp, scope: Scope, receive: Receive) -> AsyncItera
     if failure is not None:
         # Raised out here, because a task group wraps what is raised inside into an ExceptionGroup.
         raise failure
-
-
-def _first(errors: list[Exception]) -> Exception | None:
-    return errors[0] if errors else None

@@ -141,7 +141,10 @@ class PostgresReading:
     def costs(self, since_s: float, before_s: float) -> Iterator[tuple[float, float]]:
         """Time and USD."""
         query: LiteralString = (
-            "SELECT time_s, cost_usd FROM {} WHERE time_s >= %s AND time_s < %s AND cost_usd > 0 ORDER BY id"
+            # The same sum as `DecisionRecord.spent_usd`.
+            "SELECT time_s, usd FROM (SELECT id, time_s, coalesce(cost_usd, 0) + "
+            "coalesce((record::json ->> 'wasted_usd')::double precision, 0) AS usd "
+            "FROM {} WHERE time_s >= %s AND time_s < %s) AS spent WHERE usd > 0 ORDER BY id"
         )
         yield from self._rows(query, since_s, before_s)
 

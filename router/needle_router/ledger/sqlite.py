@@ -93,6 +93,15 @@ class SqliteStore:
             raise LedgerError(str(error)) from error
 
 
+#: The same sum as `DecisionRecord.spent_usd`.
+_COSTS = """
+SELECT time_s, usd FROM (
+    SELECT time_s, coalesce(cost_usd, 0) + coalesce(json_extract(record, '$.wasted_usd'), 0) AS usd
+    FROM decisions WHERE time_s >= ? AND time_s < ?
+) WHERE usd > 0
+"""
+
+
 class SqliteReading:
     """Reads a file, also one that an older release wrote, or one that holds nothing yet (`schema` 0)."""
 
@@ -109,8 +118,7 @@ class SqliteReading:
 
     def costs(self, since_s: float, before_s: float) -> Iterator[tuple[float, float]]:
         """Time and USD."""
-        query = "SELECT time_s, cost_usd FROM decisions WHERE time_s >= ? AND time_s < ? AND cost_usd > 0"
-        yield from self._rows(query, since_s, before_s)
+        yield from self._rows(_COSTS, since_s, before_s)
 
     def summary(self) -> Summary:
         """Counted in the file; its size is that of the file and its log."""

@@ -138,3 +138,6 @@ def _add_money(cell: Cell, record: DecisionRecord, failed: bool) -> None:
     # What was passed on unread was not looked at for its cost, and errors cost nothing.
     elif record.reason != "not-chat" and not failed:
         cell.cost_unknown += 1
+    if record.wasted is not None:
+        cell.race_usd += record.wasted_usd or 0.0
+        cell.race_unknown += record.wasted_usd is None
