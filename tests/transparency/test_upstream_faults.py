@@ -93,7 +93,9 @@ async def test_reliability_19_the_next_upstream_takes_over_and_every_breaker_is_
             breaker_open_s=1000,
             api_key="sk-canary",
         )
-        async with serving(create_app(msgspec.structs.replace(config, upstream=changed)), lifespan="on") as url:
+        router = create_app(msgspec.structs.replace(config, upstream=changed))
+        async with serving(router, lifespan="on") as url:
+            await until(lambda: router.services.engine.health().state.value == "ready")
             assert (await status_of(url))[3] == ["0.0", "0.0", "0.0"]
             assert (await ask(url, request(b"GET", b"/v1/models"))).body == b"second"
             assert [seen.target for seen in upstream.requests] == [b"/deep/v1/models"]
