@@ -24,6 +24,8 @@ app = App(
 )
 config_app = App(name="config", help="Look at the configuration.", help_format="plaintext")
 app.command(config_app)
+ledger_app = App(name="ledger", help="Look at the ledger, or take records out of it.", help_format="plaintext")
+app.command(ledger_app)
 
 Json = Annotated[bool, Parameter(name="--json", negative=(), help="Print JSON.")]
 
@@ -217,6 +219,45 @@ def config_show(
     from needle_router.cli.configure import show as work
 
     return work(settings, effective=effective)
+
+
+@ledger_app.command(name="export")
+def ledger_export(
+    *,
+    kind: Annotated[str, Parameter(name="--format", help="jsonl, csv or sqlite (one flat table).")] = "jsonl",
+    since: Annotated[str | None, Parameter(help="7d or 12h back from now, a date, or a date and time.")] = None,
+    until: Annotated[str | None, Parameter(help="The same; a date means its end.")] = None,
+    output: Annotated[
+        str, Parameter(allow_leading_hyphen=True, help="The file to write, or - for standard output.")
+    ] = "-",
+    settings: Settings | None = None,
+) -> int:
+    """Write the records of a period for another program to read."""
+    from needle_router.cli.ledger import export as work
+
+    return work(settings, kind=kind, since=since, until=until, output=output)
+
+
+@ledger_app.command(name="info")
+def ledger_info(*, settings: Settings | None = None, json: Json = False) -> int:
+    """Say where the ledger is, how large, and from when to when its records are."""
+    from needle_router.cli.ledger import info as work
+
+    return work(settings, as_json=json)
+
+
+@ledger_app.command(name="prune")
+def ledger_prune(
+    *,
+    older_than: Annotated[
+        str | None, Parameter(help="7d or 12h back from now, or a date; else what ledger.retention_days says.")
+    ] = None,
+    settings: Settings | None = None,
+) -> int:
+    """Remove old records now. A router that runs does so by itself, once an hour."""
+    from needle_router.cli.ledger import prune as work
+
+    return work(settings, older_than=older_than)
 
 
 @app.command(name="version")
