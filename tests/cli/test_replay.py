@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 import signal
 import subprocess
 
@@ -223,6 +224,26 @@ def running(pid):
             return stat.read().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+def test_a_terminal_shows_a_bar_and_the_result_stays_clean(cli, requests):
+    ours, theirs = os.openpty()
+    try:
+        done = subprocess.run(
+            [*COMMAND, "replay", requests, "--json", *DAY],
+            cwd=cli.folder,
+            env=cli.environment | {"TERM": "xterm"},
+            stdout=subprocess.PIPE,
+            stderr=theirs,
+            timeout=60,
+        )
+        shown = os.read(ours, 1 << 16).decode()
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert json.loads(done.stdout)["total"] == 6
+    assert "6 of 6" in shown
+    assert "needle-router:" not in shown
 
 
 def test_help_names_the_flags(cli):
