@@ -123,6 +123,7 @@ def test_totals_keep_local_upstream_and_saved_apart():
     totals.add(record("upstream", reason="no-call"))
     totals.add(record("upstream", reason="not-chat", chat=False))
     totals.add(record("upstream", reason="no-call", status=502))
+    totals.add(record("local", reason="budget-exceeded", status=429, error="budget_exceeded"))
     totals.add(record("merged", reason="merged", usage=Usage(1, 1), cost_usd=0.2, saved=Usage(5, 5), saved_usd=0.2))
     assert totals.as_dict() == {
         "local": {"requests": 1, "cost_usd": 0},
@@ -137,11 +138,18 @@ def test_totals_keep_local_upstream_and_saved_apart():
             "usage_unknown": 2,
         },
         "merged": {"requests": 1},
+        "refused": {"requests": 1},
         "saved": {"prompt_tokens": 105, "completion_tokens": 15, "cost_usd": 0.3, "cost_unknown": 0},
         "races": {"local": 0, "upstream": 0, "merged": 0},
         "wasted": {"requests": 0, "prompt_tokens": 0, "cost_usd": 0.0, "cost_unknown": 0},
     }
-    assert totals.reasons() == {"no-call": 4, "confident": 1, "not-chat": 1, "merged": 1}
+    assert totals.reasons() == {
+        "no-call": 4,
+        "confident": 1,
+        "not-chat": 1,
+        "budget-exceeded": 1,
+        "merged": 1,
+    }
 
 
 def test_totals_count_races_by_who_answered_and_what_they_wasted():

@@ -83,6 +83,10 @@ def _redacted(value: Any) -> Any:
     return [_redacted(item) for item in value] if isinstance(value, list) else value
 
 
+#: Where requests are counted that nobody answered, because a budget is spent.
+REFUSED = "refused"
+
+
 class Totals:
     """Running sums since the start; money in decimals, so that sums do not drift."""
 
@@ -95,7 +99,7 @@ class Totals:
 
     def add(self, record: DecisionRecord) -> None:
         """Count one finished request."""
-        self._requests[record.route] += 1
+        self._requests[REFUSED if record.reason == "budget-exceeded" else record.route] += 1
         self._reasons[record.reason] += 1
         if record.error or record.status >= 500:
             self._counts["errors"] += record.route != "local"
@@ -141,6 +145,7 @@ class Totals:
                 "usage_unknown": counts["usage_unknown"],
             },
             "merged": {"requests": requests["merged"]},
+            REFUSED: {"requests": requests[REFUSED]},
             "saved": {
                 "prompt_tokens": counts["saved_prompt"],
                 "completion_tokens": counts["saved_completion"],

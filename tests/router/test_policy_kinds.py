@@ -130,6 +130,7 @@ async def test_a_spent_budget_refuses_what_would_cost_and_nothing_else(tmp_path)
         assert route(await post(router)) == ("local", "confident")
         assert len(router.upstream.bodies) == 1
         assert router.totals["upstream"]["cost_usd"] == ONE_ANSWER_USD
+        assert (router.totals["local"]["requests"], router.totals["refused"]["requests"]) == (1, 1)
 
 
 @pytest.mark.parametrize("mode", ["off", "shadow", "force-upstream"])
