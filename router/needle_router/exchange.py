@@ -19,7 +19,7 @@ from needle_router.records import DecisionRecord, content_of
 from needle_router.services import Services
 from needle_router.surfaces import chat, chat_answers, completions
 from needle_router.surfaces.base import Surface
-from needle_router.task import EngineReply
+from needle_router.task import EngineOutcome, EngineReply
 from needle_router.turn import Turn, Usage
 from needle_router.usage_option import with_usage
 
@@ -181,7 +181,7 @@ class Exchange:
             wasted_usd=services.cost_usd(model, sent.wasted),
             comparison=sent.comparison,
             error=sent.error,
-            reinitialized=isinstance(attempt.outcome, EngineReply) if attempt is not None else False,
+            reinitialized=attempt is not None and _loaded_anew(attempt.outcome),
             engine_ran=attempt is not None,
             content=self.content(turn, attempt),
         )
@@ -197,3 +197,7 @@ class Exchange:
         if turn is None or not self.services.config.ledger.content:
             return ""
         return content_of(turn.user_text, attempt.findings.calls if attempt and attempt.findings else ())
+
+
+def _loaded_anew(outcome: EngineOutcome) -> bool:
+    return isinstance(outcome, EngineReply) and outcome.reinitialized

@@ -6,6 +6,8 @@ import httpx
 import pytest
 from tests.router.support import KITCHEN, LIGHT, TEXT, WEATHER, CannedUpstream, alone, ask, envelope, running
 
+from needle_router.ledger import read_ledger
+
 pytestmark = pytest.mark.anyio
 BEDROOM = {"name": "set_light", "arguments": {"room": "bedroom", "on": True}}
 BEDROOM_TEXT = "turn on the bedroom light"
@@ -65,6 +67,8 @@ async def test_the_four_situations_of_needle_alone(tmp_path, session):
         other_tools = body(*LOOP, tools=(LIGHT,))
         unrelated = body(user("is it raining in Lagos"), tools=(LIGHT,))
         assert await told(router, first, loop, other_tools, unrelated) == FOUR_ALONE[session]
+    noted = [record.reinitialized for record in read_ledger(tmp_path / "decisions.db")]
+    assert noted == [loaded for _, loaded in FOUR_ALONE[session]]
 
 
 @pytest.mark.parametrize("session", ["replay", "isolated"])
