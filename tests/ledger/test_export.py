@@ -242,7 +242,7 @@ def test_the_commands_work_in_a_process_of_their_own(tmp_path, ledger):
     assert (code, len(out.splitlines()), err) == (0, 2, "needle-router: 2 records exported\n")
     code, out, _ = run("ledger", "--help")
     assert code == 0
-    assert all(f"  {command} " in out for command in ("export", "info", "prune"))
+    assert [command for command in ("export", "info", "prune") if f"│ {command} " not in out] == []
 
 
 @pytest.mark.xdist_group("postgres")
