@@ -12,7 +12,7 @@ ARGS ?=
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(READY): requirements/dev.txt pyproject.toml
 	@test -n "$(PYTHON)" || { echo "needle-router needs Python 3.11 or newer: set PYTHON=/path/to/python"; exit 1; }
@@ -59,13 +59,35 @@ lint: $(READY)  ## format, lint, types, import contracts, generated docs
 docs: $(READY)  ## write the generated parts of the documentation anew
 	$(BIN)/python -m docs.generate
 
+prices: $(READY)  ## take the price list that ships anew from genai-prices
+	$(BIN)/python -m docs.prices
+
 format: $(READY)  ## format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(READY)  ## forwarded and local requests: time, CPU and memory (the comparison with other proxies is not part of it yet)
-	@$(BIN)/python benchmarks/forward.py $(ARGS)
-	@$(BIN)/python benchmarks/local.py $(ARGS)
+BENCH := .bench
+
+$(BENCH)/litellm/.ready: benchmarks/extras/litellm.txt | $(READY)
+	@echo "setting up $(@D) (once)"
+	@$(BIN)/python -m venv --clear $(@D)
+	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@touch $@
+
+$(BENCH)/portkey/.ready: benchmarks/extras/portkey/package.json benchmarks/extras/portkey/package-lock.json
+	@echo "setting up $(@D) (once)"
+	@mkdir -p $(@D)
+	@cp $^ $(@D)
+	@cd $(@D) && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@touch $@
+
+bench-extras: $(BENCH)/litellm/.ready $(BENCH)/portkey/.ready  ## set up LiteLLM and Portkey for make bench (needs npm)
+
+bench: $(READY)  ## speed and memory beside nginx and what bench-extras has set up (ARGS="--write-docs" records the figures)
+	@$(BIN)/python benchmarks/run.py $(ARGS)
+
+bench-check: $(READY)  ## fail where a request costs much more CPU, beside nginx, than the recorded figures say
+	@$(BIN)/python benchmarks/gate.py $(ARGS)
 
 lock:  ## write the lock files anew
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -79,9 +101,12 @@ lock:  ## write the lock files anew
 	@for wanted in tests/clients/requirements/*.in; do \
 		$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 			--no-emit-index-url $$wanted -o $${wanted%.in}.txt || exit 1; done
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+		--no-emit-index-url benchmarks/extras/litellm.in -o benchmarks/extras/litellm.txt
 	cd tests/clients/node && npm install --package-lock-only --ignore-scripts --no-audit --no-fund
+	cd benchmarks/extras/portkey && npm install --package-lock-only --ignore-scripts --no-audit --no-fund
 
 clean:  ## remove what the other targets made
-	rm -rf $(VENV) $(CLIENTS) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(CLIENTS) $(BENCH) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
-.PHONY: help setup demo test test-clients lint docs format bench lock clean
+.PHONY: help setup demo test test-clients lint docs prices format bench bench-check bench-extras lock clean

@@ -7,7 +7,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 import urllib.request
 from pathlib import Path
@@ -29,8 +28,15 @@ def pinned(core, *command):
 
 
 @contextlib.contextmanager
-def process(core, *command, cwd=None):
-    child = subprocess.Popen(pinned(core, *command), cwd=cwd, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+def process(core, *command, cwd=None, env=None):
+    """A child with its output thrown away: a pipe that nobody reads would fill and stop it."""
+    child = subprocess.Popen(
+        pinned(core, *command),
+        cwd=cwd,
+        env={**os.environ, **(env or {})},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     try:
         yield child
     finally:
@@ -39,7 +45,6 @@ def process(core, *command, cwd=None):
             child.wait(5)
         child.kill()
         child.wait()
-        child.stderr.close()
 
 
 def wait_for(url, seconds=10.0):
@@ -53,14 +58,19 @@ def wait_for(url, seconds=10.0):
     raise SystemExit(f"{url} did not answer within {seconds} s")
 
 
-def wait_for_engine(port, seconds=30.0):
+def engine_of(port):
+    """What the router says of its engine."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/-/status.json", timeout=5) as answer:
+        return json.load(answer)["engine"]
+
+
+def wait_for_engine(port, seconds=30.0, state="ready"):
     until = time.perf_counter() + seconds
     while time.perf_counter() < until:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=1) as answer:
-            if json.load(answer)["engine"]["state"] == "ready":
-                return
+        if engine_of(port)["state"] == state:
+            return
         time.sleep(0.02)
-    raise SystemExit("the engine did not become ready")
+    raise SystemExit(f"the engine did not become {state}: {engine_of(port)}")
 
 
 @contextlib.contextmanager
@@ -80,64 +90,37 @@ def wait_for_port(port, seconds=10.0):
     raise SystemExit(f"nothing listens on port {port}")
 
 
-@contextlib.contextmanager
-def router(upstream_port, config):
-    """The real command with a configuration of its own; gives (port, process, seconds until ready)."""
-    port = free_port()
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "needle-router.toml"
-        file.write_text(
-            f'[upstream]\nbase_url = "http://127.0.0.1:{upstream_port}/v1"\n[server]\nport = {port}\n'
-            f'[ledger]\npath = "{folder}/decisions.db"\n{config}'
-        )
-        with process(1, sys.executable, "-m", "needle_router", "serve", "--config", str(file), cwd=folder) as child:
-            ready_s = wait_for(f"http://127.0.0.1:{port}/healthz")
-            yield port, child, ready_s
+def load(port, connections, seconds, kind, fields=()):
+    """One run of the load generator, on the load's core."""
+    address = f"127.0.0.1:{port}"
+    command = [sys.executable, str(HERE / "load.py"), address, str(connections), str(seconds), kind, *fields]
+    done = subprocess.run(pinned(0, *command), check=True, capture_output=True, timeout=seconds + 60)
+    return json.loads(done.stdout)
 
 
-NGINX = """daemon off; worker_processes 1; pid {folder}/pid; error_log {folder}/error.log;
-events {{ worker_connections 1024; }}
-http {{ access_log off; client_body_temp_path {folder}/b; proxy_temp_path {folder}/p; fastcgi_temp_path {folder}/f;
-  uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s;
-  upstream up {{ server 127.0.0.1:{upstream}; keepalive 128; }}
-  server {{ listen 127.0.0.1:{port}; location / {{ proxy_pass http://up; proxy_http_version 1.1;
-    proxy_set_header Connection ""; proxy_buffering off; }} }} }}
-"""
-
-
-@contextlib.contextmanager
-def nginx(upstream_port):
-    """nginx as a plain proxy on the router's core; gives (port, worker's pid), or None where it is not installed."""
-    if shutil.which("nginx") is None:
-        yield None
-        return
-    port = free_port()
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "nginx.conf"
-        file.write_text(NGINX.format(folder=folder, port=port, upstream=upstream_port))
-        with process(1, "nginx", "-c", str(file)) as master:
-            wait_for_port(port)
-            children = Path(f"/proc/{master.pid}/task/{master.pid}/children").read_text().split()
-            yield port, int(children[0])
-
-
-def load(port, connections, seconds, kind):
-    command = pinned(
-        0, sys.executable, str(HERE / "load.py"), f"127.0.0.1:{port}", str(connections), str(seconds), kind
-    )
-    return json.loads(subprocess.run(command, check=True, capture_output=True, timeout=seconds + 60).stdout)
+def tree(pid):
+    """`pid` and every process below it."""
+    found = [pid]
+    with contextlib.suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            for child in (task / "children").read_text().split():
+                found += tree(int(child))
+    return found
 
 
 def cpu_s(pid):
-    """CPU seconds of a process and all its threads."""
+    """CPU seconds of a process, those below it, and all their threads, from the scheduler's own account."""
     total = 0
-    for task in Path(f"/proc/{pid}/task").iterdir():
+    for process_id in tree(pid):
         with contextlib.suppress(OSError):
-            total += int((task / "schedstat").read_text().split()[0])
+            for task in Path(f"/proc/{process_id}/task").iterdir():
+                with contextlib.suppress(OSError):
+                    total += int((task / "schedstat").read_text().split()[0])
     return total / 1e9
 
 
 def rss_mb(pid):
+    """Resident memory of one process, in MB (2**20 bytes)."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS"):
             return int(line.split()[1]) / 1024

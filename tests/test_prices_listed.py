@@ -1,10 +1,16 @@
 """The price list that is shipped: what it says per prompt length, and that it may fail without harm."""
 
+import datetime
+import subprocess
+import sys
+
 import genai_prices
 import pytest
+from genai_prices.data import providers
 
 from needle_router.config.schema import Price
 from needle_router.metrics import Metrics
+from needle_router.price_list import active, listed, matches, rates_at
 from needle_router.prices import Prices
 from needle_router.records import DecisionRecord, Totals
 from needle_router.turn import Usage
@@ -27,6 +33,73 @@ def test_a_listed_cost_is_what_the_list_itself_computes(model, usage):
     )
     expected = float(genai_prices.calc_price(asked, model_ref=model).total_price)
     assert Prices({}).cost_usd(model, usage) == pytest.approx(expected)
+
+
+def names_to_ask():
+    """Every model's id of every provider, also with the provider before it and with a date behind it."""
+    ids = [model.id for provider in providers for model in provider.models]
+    return [*ids, *(f"openai/{name}" for name in ids), *(f"{name}-20260102" for name in ids), "", "no-such-model"]
+
+
+def cost_by_the_package(name, moment):
+    try:
+        asked = genai_prices.Usage(input_tokens=300_000, cache_read_tokens=1000, output_tokens=100)
+        found = genai_prices.calc_price(asked, model_ref=name, genai_request_timestamp=moment)
+    except (LookupError, ValueError):
+        return None
+    known = found.model_price.input_mtok is not None and found.model_price.output_mtok is not None
+    return float(found.total_price) if known else None
+
+
+@pytest.mark.parametrize(
+    "moment", ["2025-03-01T12:00:00+00:00", "2026-11-30T02:00:00+00:00", "2027-02-01T23:30:00+05:00"]
+)
+def test_every_listed_model_costs_what_the_package_computes_at_that_time(moment):
+    moment = datetime.datetime.fromisoformat(moment)
+    for name in names_to_ask():
+        expected = cost_by_the_package(name, moment)
+        periods = listed(name)
+        if expected is None:
+            assert (
+                not periods or rates_at(periods, moment)[0].base is None or rates_at(periods, moment)[2].base is None
+            ), name
+            continue
+        cost = Prices({}, now=lambda: moment).cost_usd(name, Usage(300_000, 100, cached_tokens=1000))
+        assert cost == pytest.approx(expected), name
+
+
+def test_the_list_that_ships_is_what_the_package_says():
+    check = [sys.executable, "-m", "docs.prices", "--check"]
+    done = subprocess.run(check, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("when", "moment", "holds"),
+    [
+        pytest.param(None, "2026-01-01T00:00:00+00:00", True, id="always"),
+        pytest.param(["2026-01-02"], "2026-01-01T23:59:59+00:00", False, id="the second before its day"),
+        pytest.param(["2026-01-02"], "2026-01-02T00:00:00+00:00", True, id="from the first second of its day"),
+        pytest.param(["2026-01-02"], "2026-01-02T00:30:00+01:00", False, id="the day is that of UTC"),
+        pytest.param(["16:30:00", "00:30:00"], "2026-01-02T00:29:59+00:00", True, id="over midnight"),
+        pytest.param(["16:30:00", "00:30:00"], "2026-01-02T00:30:00+00:00", False, id="its end is outside"),
+        pytest.param(["16:30:00", "00:30:00"], "2026-01-02T16:30:00+00:00", True, id="its start is inside"),
+        pytest.param(["01:00:00", "04:00:00"], "2026-01-02T04:00:00+00:00", False, id="the end within a day"),
+    ],
+)
+def test_a_period_holds_at_its_exact_limits(when, moment, holds):
+    assert active(when, datetime.datetime.fromisoformat(moment)) is holds
+
+
+def test_all_of_a_clauses_parts_must_match_where_it_says_all():
+    clause = ["all", [["starts", "gpt"], ["ends", "mini"]]]
+    assert (matches(clause, "gpt-mini"), matches(clause, "gpt-maxi")) == (True, False)
+
+
+def test_prices_need_no_other_package():
+    code = "import sys, needle_router.prices as p; p.Prices({}).cost_usd('gpt-4o', p.Usage(1, 1)); "
+    code += "print(sorted({'genai_prices', 'pydantic', 'httpx2'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30).stdout == "[]\n"
 
 
 def test_a_long_prompt_of_one_request_does_not_change_the_price_of_the_next():

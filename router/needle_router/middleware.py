@@ -84,7 +84,6 @@ class NeedleRouter:
             self.services.spend.start(self.services.ledger.path)
             self.services.ledger.start()
             await self.services.engine.start()
-            asyncio.get_running_loop().run_in_executor(None, self.services.prices.warm)
         except Exception:
             logger.exception("the engine could not be started; requests are passed on")
 

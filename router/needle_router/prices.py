@@ -1,20 +1,25 @@
-"""What tokens cost, in USD. The configuration's prices come first, then genai-prices, whose data is in its wheel.
+"""What tokens cost, in USD. The configuration's prices come first, then the list that ships (`price_list`).
 
 A model without a price costs an unknown amount, which is None and never 0.
 """
 
 from __future__ import annotations
 
+import datetime
 import functools
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
+from needle_router.price_list import Period, Rates, listed, rates_at
 from needle_router.turn import Usage
 
 PER_MILLION = 1_000_000
 logger = logging.getLogger("needle_router.prices")
+
+
+def _utc_now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)
 
 
 class PriceLike(Protocol):
@@ -39,21 +44,28 @@ class PriceLike(Protocol):
 class Prices:
     """Prices by model name, also for names with a provider before a slash."""
 
-    def __init__(self, overrides: Mapping[str, PriceLike]) -> None:
+    def __init__(self, overrides: Mapping[str, PriceLike], *, now: Callable[[], datetime.datetime] = _utc_now) -> None:
         self._overrides = dict(overrides)
-        self._listed = functools.lru_cache(maxsize=256)(_listed_price)
-
-    def warm(self) -> None:
-        """Read the price list once, in a thread of its own: its import takes longer than a request should wait."""
-        self._listed("gpt-4o")
+        self._now = now
+        self._listed = functools.lru_cache(maxsize=256)(_listed)
 
     def cost_usd(self, model: str, usage: Usage) -> float | None:
         """The cost of one answer in USD; None when the model has no known price."""
         price = self._overrides.get(model) or self._overrides.get(model.rpartition("/")[2])
         if price is not None:
             return _priced((price.input, price.cached_input, price.output), usage)
-        listed = self._listed(model)
-        return None if listed is None else _priced([rate.at(usage.prompt_tokens) for rate in listed], usage)
+        rates = self._rates(model)
+        return None if rates is None else _priced([rate.at(usage.prompt_tokens) for rate in rates], usage)
+
+    def _rates(self, model: str) -> Rates | None:
+        """The listed rates of now; None where the model has none for what it reads and writes."""
+        try:
+            periods = self._listed(model)
+            found = rates_at(periods, self._now()) if periods else None
+        except Exception:  # a price list must never stop a request
+            logger.exception("no price for a model")
+            return None
+        return None if found is None or found[0].base is None or found[2].base is None else found
 
 
 def _priced(rates: Sequence[float | None], usage: Usage) -> float:
@@ -65,49 +77,6 @@ def _priced(rates: Sequence[float | None], usage: Usage) -> float:
     return (cost + usage.completion_tokens * (output or 0.0)) / PER_MILLION
 
 
-@dataclass(frozen=True, slots=True)
-class _Rate:
-    """USD per million tokens; a prompt longer than a step's start pays that step's price for all of its tokens."""
-
-    base: float | None
-    steps: tuple[tuple[int, float], ...] = ()
-
-    def at(self, prompt_tokens: int) -> float | None:
-        return next((price for start, price in reversed(self.steps) if prompt_tokens > start), self.base)
-
-
-def _listed_price(model: str) -> tuple[_Rate, _Rate, _Rate] | None:
-    """(input, cached input, output), from the list that genai-prices ships.
-
-    The rates are kept instead of asking that package each time, which takes 0.1 ms of the event loop.
-    """
-    for name in dict.fromkeys((model, model.rpartition("/")[2])):
-        found = _look_up(name) if name else None
-        if found is not None:
-            return found
-    return None
-
-
-def _look_up(name: str) -> tuple[_Rate, _Rate, _Rate] | None:
-    try:
-        import genai_prices
-
-        prices = genai_prices.calc_price(genai_prices.Usage(input_tokens=1), model_ref=name).model_price
-        fresh, cached, output = (
-            _rate(getattr(prices, kind, None)) for kind in ("input_mtok", "cache_read_mtok", "output_mtok")
-        )
-    except LookupError:
-        return None
-    except Exception as error:  # a price list must never stop a request
-        logger.debug("no price for a model: %s", error)
-        return None
-    return None if fresh.base is None or output.base is None else (fresh, cached, output)
-
-
-def _rate(price: Any) -> _Rate:
-    """A listed price: absent, one figure, or a base with steps by prompt length."""
-    if price is None:
-        return _Rate(None)
-    if not hasattr(price, "tiers"):
-        return _Rate(float(price))
-    return _Rate(float(price.base), tuple((step.start, float(step.price)) for step in price.tiers))
+def _listed(model: str) -> Sequence[Period]:
+    """The periods of a model, also of one with a provider before a slash."""
+    return listed(model) or listed(model.rpartition("/")[2])

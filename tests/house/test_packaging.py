@@ -74,12 +74,14 @@ def test_a_stray_module_in_a_wheel_is_a_problem():
     assert content_problems(names)[0] == "a stray top-level entry: router"
 
 
-@pytest.mark.parametrize("target", ["demo", "test", "lint", "bench", "format", "clean", "lock", "docs"])
+@pytest.mark.parametrize(
+    "target", ["demo", "test", "lint", "bench", "bench-check", "bench-extras", "format", "clean", "lock", "docs"]
+)
 def test_make_has_the_target(target):
     assert re.search(rf"^{target}:.*## \w", MAKEFILE, re.MULTILINE)
 
 
-@pytest.mark.parametrize("target", ["demo", "test", "lint", "bench"])
+@pytest.mark.parametrize("target", ["demo", "test", "lint", "bench", "bench-check"])
 def test_the_target_does_its_own_set_up(target):
     assert re.search(rf"^{target}: \$\(READY\)", MAKEFILE, re.MULTILINE)
 
