@@ -12,14 +12,13 @@ from dataclasses import replace
 from starlette.types import Receive
 
 from needle_policies import Action
-from needle_router.compare import compare
+from needle_router.comparing import comparison_of
 from needle_router.errors import BudgetExceeded
 from needle_router.exchange import Exchange, Sent
 from needle_router.forward.answer import send_error
 from needle_router.forward.inner import replay
 from needle_router.observe import ObservedSend
 from needle_router.pipeline import Verdict
-from needle_router.surfaces.chat_read import answered_calls
 from needle_router.turn import Turn
 
 logger = logging.getLogger("needle_router.forwarding")
@@ -76,9 +75,8 @@ async def shadow(exchange: Exchange, verdict: Verdict, turn: Turn, observed: Obs
         if attempt is None:
             attempt = await exchange.services.pipeline.attempt(verdict.prepared)
         body = observed.copy
-        upstream = answered_calls(observed.content_type, body) if body is not None and observed.status == 200 else None
-        if upstream is not None and attempt.findings is not None:
-            comparison = compare(attempt.findings.calls, upstream).slug
+        if body is not None and observed.status == 200:
+            comparison = comparison_of(attempt, observed.content_type, body)
     except Exception:
         logger.exception("the shadow run failed")
     finally:

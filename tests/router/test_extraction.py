@@ -4,7 +4,8 @@ import json
 
 import httpx
 import pytest
-from tests.router.support import alone, envelope, running
+from tests.router.support import CannedUpstream, alone, envelope, running
+from tests.servers import until
 
 pytestmark = pytest.mark.anyio
 TEXT = "order two large teas for Ada, ada@example.org, on 2026-12-24"
@@ -137,3 +138,21 @@ async def test_a_local_answer_streams_the_same_object(tmp_path):
         chunks = [json.loads(line[6:]) for line in answer.text.split("\n\n") if line.startswith("data: {")]
         text = "".join(chunk["choices"][0]["delta"].get("content") or "" for chunk in chunks if chunk["choices"])
         assert json.loads(text) == FOUND
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("words", "comparison"),
+    [
+        pytest.param(json.dumps(FOUND, indent=2), "agree", id="the same object"),
+        pytest.param(json.dumps({**FOUND, "count": 3}), "arguments-differ", id="another number"),
+        pytest.param("I cannot tell.", "upstream-none", id="no object"),
+    ],
+)
+async def test_in_shadow_the_upstream_s_object_is_compared(tmp_path, words, comparison, stream):
+    heard = []
+    async with running(tmp_path, said(), upstream=CannedUpstream(words=words), mode="shadow") as router:
+        router.router.services.on_compared.append(heard.append)
+        await post(router, body(stream=stream))
+        await until(lambda: heard)
+    assert heard[0].comparison == comparison

@@ -80,6 +80,27 @@ async def test_what_is_in_shadow_is_forwarded_and_compared_with_one_run_of_the_e
     assert (record.reason, record.comparison, record.engine_ran) == (reason, "agree", True)
 
 
+@pytest.mark.parametrize(
+    ("given", "comparison"),
+    [
+        pytest.param({"room": "kitchen", "on": True, "fade": 2}, "agree", id="the default, spelt out"),
+        pytest.param({"room": " Kitchen", "on": True}, "agree", id="left out by both"),
+        pytest.param({"room": "kitchen", "on": True, "fade": 3}, "arguments-differ", id="another value"),
+    ],
+)
+async def test_an_argument_left_out_is_compared_as_its_default(tmp_path, given, comparison):
+    parameters = LIGHT["function"]["parameters"]
+    fading = {**parameters["properties"], "fade": {"type": "number", "default": 2}}
+    tool = {**LIGHT, "function": {**LIGHT["function"], "parameters": {**parameters, "properties": fading}}}
+    heard = []
+    upstream = CannedUpstream(words="", calls=[{"name": "set_light", "arguments": given}])
+    async with running(tmp_path, SURE, upstream=upstream, mode="shadow") as router:
+        router.router.services.on_compared.append(heard.append)
+        await post(router, ask(tools=[tool, WEATHER]))
+        await until(lambda: heard)
+    assert heard[0].comparison == comparison
+
+
 async def test_listeners_hear_of_every_comparison_and_cannot_break_a_record(tmp_path):
     heard = []
     upstream = CannedUpstream(words="", calls=[KITCHEN])

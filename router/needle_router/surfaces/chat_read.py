@@ -100,16 +100,35 @@ def answered_calls(content_type: str, body: bytes) -> tuple[Call, ...] | None:
     return None if message is None else _decoded_all(message_calls(message))
 
 
-def _stream_calls(body: bytes) -> tuple[AnsweredCall, ...] | None:
-    collector = CallCollector()
+def answered_text(content_type: str, body: bytes) -> str | None:
+    """The text of an answer, "" where it has none; None when the answer cannot be read."""
+    if content_type.startswith("text/event-stream"):
+        deltas = _deltas(body)
+        return None if deltas is None else "".join(_text(delta.get("content")) for delta in deltas)
     try:
-        for data in EventSplitter().feed(body):
-            if data != DONE:
-                delta = first_delta(orjson.loads(data or b"null"))
-                collector.add(delta.get("tool_calls"))
+        message = first_message(orjson.loads(body))
+    except orjson.JSONDecodeError:
+        return None
+    return None if message is None else _text(message.get("content"))
+
+
+def _stream_calls(body: bytes) -> tuple[AnsweredCall, ...] | None:
+    deltas = _deltas(body)
+    if deltas is None:
+        return None
+    collector = CallCollector()
+    for delta in deltas:
+        collector.add(delta.get("tool_calls"))
+    return collector.calls()
+
+
+def _deltas(body: bytes) -> list[Mapping[str, Any]] | None:
+    """Every delta of choice 0 of a whole stream; None where it cannot be read."""
+    try:
+        events = [data for data in EventSplitter().feed(body) if data != DONE]
+        return [first_delta(orjson.loads(data or b"null")) for data in events]
     except (orjson.JSONDecodeError, EventTooLong):
         return None
-    return collector.calls()
 
 
 def first_delta(chunk: Any) -> Mapping[str, Any]:
