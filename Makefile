@@ -93,9 +93,9 @@ lock:  ## write the lock files anew
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
-		--no-emit-index-url pyproject.toml --extra demo --extra postgres -o requirements/runtime.txt
+		--no-emit-index-url pyproject.toml --extra demo --extra encodings --extra postgres -o requirements/runtime.txt
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
-		--no-emit-index-url pyproject.toml --extra demo --extra postgres --group dev -o requirements/dev.txt
+		--no-emit-index-url pyproject.toml --extra demo --extra encodings --extra postgres --group dev -o requirements/dev.txt
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 		--no-emit-index-url --group build -o requirements/build.txt
 	@for wanted in tests/clients/requirements/*.in; do \

@@ -2,11 +2,15 @@
 
 import gzip
 import json
+import tracemalloc
 import zlib
 
+import brotli
 import pytest
+from backports import zstd
 
 from needle_router.config.schema import Price
+from needle_router.decoding import decoder_for
 from needle_router.prices import Prices
 from needle_router.records import DecisionRecord, Totals
 from needle_router.tokens import EstimateCounter, counter_for
@@ -32,6 +36,16 @@ def read(kind, *chunks, encoding=""):
     return reader.finish()
 
 
+def bare_deflate(data):
+    compressor = zlib.compressobj(wbits=-15)
+    return compressor.compress(data) + compressor.flush()
+
+
+def wide_window(data):
+    """zstd with a window of 2**27 bytes, which HTTP does not allow."""
+    return zstd.compress(data, options={zstd.CompressionParameter.window_log: 27})
+
+
 def sse(*bodies):
     return b"".join(b"data: " + json.dumps(body).encode() + b"\n\n" for body in bodies)
 
@@ -45,6 +59,11 @@ PROVISIONAL = {"choices": [], "usage": {"prompt_tokens": 2000, "completion_token
         pytest.param("application/json", json.dumps(BODY).encode(), "", id="JSON"),
         pytest.param("application/json; charset=utf-8", gzip.compress(json.dumps(BODY).encode()), "gzip", id="gzip"),
         pytest.param("application/json", zlib.compress(json.dumps(BODY).encode()), "deflate", id="deflate"),
+        pytest.param("application/json", bare_deflate(json.dumps(BODY).encode()), "deflate", id="deflate without head"),
+        pytest.param("application/json", brotli.compress(json.dumps(BODY).encode()), "BR", id="br"),
+        pytest.param("application/json", zstd.compress(json.dumps(BODY).encode()), "zstd", id="zstd"),
+        pytest.param("text/event-stream", brotli.compress(sse(PROVISIONAL, BODY)), "br", id="br, a stream"),
+        pytest.param("text/event-stream", zstd.compress(sse(PROVISIONAL, BODY)), "zstd", id="zstd, a stream"),
         pytest.param(
             "text/event-stream", sse(PROVISIONAL, BODY) + b"data: [DONE]\n\n", "", id="stream, the last one wins"
         ),
@@ -67,13 +86,44 @@ def test_usage_is_read_however_the_body_was_cut(kind, data, encoding, size):
         pytest.param("application/json", b'{"usage": {"prompt_tokens": "9"}}', "", id="text"),
         pytest.param("application/json", b"x" * (MAX_BODY_BYTES + 1), "", id="over the cap"),
         pytest.param("text/html", json.dumps(BODY).encode(), "", id="another kind"),
-        pytest.param("application/json", json.dumps(BODY).encode(), "br", id="an encoding that is not read"),
+        pytest.param("application/json", json.dumps(BODY).encode(), "compress", id="an encoding that is not read"),
+        pytest.param("application/json", gzip.compress(brotli.compress(b"{}")), "br, gzip", id="two encodings"),
+        pytest.param("application/json", json.dumps(BODY).encode(), "br", id="a lie about br"),
+        pytest.param("application/json", json.dumps(BODY).encode(), "zstd", id="a lie about zstd"),
         pytest.param("application/json", b"not gzip", "gzip", id="a lie about the encoding"),
         pytest.param("text/event-stream", b"data: " + b"x" * 9_000_000, "", id="an endless event"),
     ],
 )
 def test_what_cannot_be_read_is_unknown(kind, data, encoding):
     assert read(kind, data, encoding=encoding) is None
+
+
+BOMB = b" " * 64 * 1024 * 1024
+
+
+@pytest.mark.parametrize(
+    ("encoding", "data"),
+    [
+        pytest.param("gzip", gzip.compress(BOMB), id="gzip"),
+        pytest.param("deflate", zlib.compress(BOMB), id="deflate"),
+        pytest.param("br", brotli.compress(BOMB, quality=5), id="br"),
+        pytest.param("zstd", zstd.compress(BOMB), id="zstd"),
+        pytest.param("zstd", wide_window(BOMB), id="zstd with a window beyond the limit"),
+    ],
+)
+def test_a_bomb_costs_a_little_more_than_the_cap_and_is_unknown(encoding, data):
+    tracemalloc.start()
+    try:
+        assert read("application/json", data, encoding=encoding) is None
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 3 * MAX_BODY_BYTES
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd"])
+def test_every_coding_of_the_table_is_at_hand_here(encoding):
+    assert decoder_for(encoding) is not None
 
 
 def test_the_responses_api_names_are_understood():

@@ -10,7 +10,7 @@ from needle_router.answering import JSON_HEADERS
 from needle_router.errors import ModelNotFound, UpstreamBroken
 from needle_router.exchange import PASSED, Exchange, Sent
 from needle_router.forward.inner import InnerResponse, open_inner
-from needle_router.observe import Header, header_value, without_needle
+from needle_router.observe import Header, with_request_id, without_needle
 from needle_router.services import Services, local_name
 from needle_router.surfaces.chat_answers import dump
 
@@ -87,7 +87,6 @@ async def send(exchange: Exchange, status: int, headers: list[Header], body: byt
     """Send a list or a card."""
     fields = [header for header in headers if header[0].lower() != b"content-length"]
     fields.append((b"content-length", str(len(body)).encode()))
-    if not header_value(fields, b"x-request-id"):
-        fields.append((b"x-request-id", exchange.request_id().encode()))
+    fields = with_request_id(fields, exchange.request_id)
     await exchange.send({"type": "http.response.start", "status": status, "headers": fields})
     await exchange.send({"type": "http.response.body", "body": body})

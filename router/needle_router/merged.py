@@ -17,7 +17,7 @@ from needle_router.forward.answer import sse_error
 from needle_router.forward.inner import InnerResponse
 from needle_router.forward.proxy import ResponseCut
 from needle_router.merge import StreamMerger, merge_json
-from needle_router.observe import Header, header_value, without_needle
+from needle_router.observe import Header, header_value, with_request_id, without_needle
 from needle_router.sse import EventSplitter, EventTooLong
 from needle_router.surfaces.chat_answers import dump
 from needle_router.turn import Reply, Turn, Usage
@@ -86,11 +86,8 @@ async def _relay(merging: Merging, response: InnerResponse, read: bytes = b"") -
 
 async def _start(merging: Merging, status: int, headers: list[Header], route: str) -> None:
     merging.route, merging.status = route, status
-    if not header_value(headers, b"x-request-id"):
-        headers = [*headers, (b"x-request-id", merging.request_id().encode())]
-    await merging.send(
-        {"type": "http.response.start", "status": status, "headers": [*headers, *merging.headers(route)]}
-    )
+    headers = [*with_request_id(headers, merging.request_id), *merging.headers(route)]
+    await merging.send({"type": "http.response.start", "status": status, "headers": headers})
 
 
 def _kept(response: InnerResponse) -> list[Header]:

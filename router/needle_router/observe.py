@@ -16,6 +16,7 @@ from needle_router.usage_option import UsageHider
 
 Header = tuple[bytes, bytes]
 PREFIX = b"x-needle-"
+REQUEST_ID = b"x-request-id"
 MAX_COPY_BYTES = 1024 * 1024
 
 
@@ -30,6 +31,13 @@ def header_value(headers: Iterable[Header], name: bytes) -> str:
         if key == name or (len(key) == len(name) and key.lower() == name):
             return value.decode("latin-1")
     return ""
+
+
+def with_request_id(headers: list[Header], mint: Callable[[], str]) -> list[Header]:
+    """The headers with an `x-request-id`: the upstream's own, be it empty, else a new one."""
+    if any(len(name) == len(REQUEST_ID) and name.lower() == REQUEST_ID for name, _ in headers):
+        return headers
+    return [*headers, (REQUEST_ID, mint().encode("latin-1"))]
 
 
 class ObservedSend:
@@ -81,8 +89,7 @@ class ObservedSend:
             self.content_type = header_value(headers, b"content-type")
             self.content_encoding = header_value(headers, b"content-encoding")
             self.reader = UsageReader(self.content_type, self.content_encoding)
-        if not header_value(headers, b"x-request-id"):
-            headers.append((b"x-request-id", self._request_id().encode("latin-1")))
+        headers = with_request_id(headers, self._request_id)
         if self._hide_usage and self._is_plain_stream():
             self._hider = UsageHider()
             headers = [header for header in headers if header[0].lower() != b"content-length"]

@@ -7,32 +7,30 @@ be read is unknown, never zero.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Mapping
 from typing import Any
 
 import orjson
 
+from needle_router.decoding import Undecodable, decoder_for
 from needle_router.sse import EventSplitter, EventTooLong
 from needle_router.turn import Usage
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
-_WINDOW_BITS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
 
 
 class UsageReader:
-    """Reads `usage` out of one response body, plain, gzip or deflate, JSON or event stream."""
+    """Reads `usage` out of one response body, JSON or event stream, in any coding that `decoding` can undo."""
 
     def __init__(self, content_type: str, content_encoding: str = "") -> None:
         kind = content_type.partition(";")[0].strip().lower()
         encoding = content_encoding.strip().lower()
         self._events = EventSplitter() if kind == "text/event-stream" else None
         self._readable = kind == "text/event-stream" or kind.endswith("json")
-        self._inflate = None
-        if encoding in _WINDOW_BITS:
-            self._inflate = zlib.decompressobj(_WINDOW_BITS[encoding])
-        elif encoding not in ("", "identity"):
-            self._readable = False
+        self._decoder = None
+        if self._readable and encoding not in ("", "identity"):
+            self._decoder = decoder_for(encoding)
+            self._readable = self._decoder is not None
         self._body: list[bytes] = []
         self._size = 0
         self._usage: Usage | None = None
@@ -42,16 +40,14 @@ class UsageReader:
         if not self._readable or not chunk:
             return
         try:
-            if self._inflate is not None:
-                chunk = self._inflate.decompress(chunk, MAX_BODY_BYTES)
-                if self._inflate.unconsumed_tail:
-                    raise zlib.error("one chunk holds more than is read of a whole body")
+            if self._decoder is not None:
+                chunk = self._decoder.decode(chunk, MAX_BODY_BYTES)
             if self._events is None:
                 self._keep(chunk)
             else:
                 for data in self._events.feed(chunk):
                     self._event(data)
-        except (zlib.error, EventTooLong):
+        except (Undecodable, EventTooLong):
             # Figures seen before the part that cannot be read may have been provisional.
             self._readable, self._usage, self._body = False, None, []
 

@@ -13,7 +13,8 @@ import re
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from tests.transparency.support import end_to_end, stepped
+from tests.servers import answer, ask, request
+from tests.transparency.support import end_to_end, stepped, whole_router
 
 from needle_router.admin import ENDPOINTS
 
@@ -211,8 +212,28 @@ def test_any_answer_comes_back_as_it_was_given(
     )
     assert (seen.method, seen.target) == (method, target)
     assert (got.status, got.clean, got.body) == (status, True, b"" if bodiless else body)
-    given_one = next((value for name, value in headers if name.lower() == b"x-request-id"), b"") != b""
-    assert end_to_end(got.headers, *([] if given_one else [b"x-request-id"])) == [
-        (name.lower(), value) for name, value in headers if given_one or name.lower() != b"x-request-id"
+    own = [value for name, value in headers if name.lower() == b"x-request-id"]
+    assert end_to_end(got.headers, b"x-request-id") == [
+        (name.lower(), value) for name, value in headers if name.lower() != b"x-request-id"
     ]
-    assert len(got.values(b"x-request-id")) >= 1
+    assert got.values(b"x-request-id") == own if own else len(got.values(b"x-request-id")) == 1
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("path", [b"/v1/chat/completions", b"/v1/files"])
+@pytest.mark.parametrize(
+    "own", [[b"req_1"], [b""], [b"", b"req_2"]], ids=["the upstream's", "an empty one", "an empty one first"]
+)
+async def test_a_request_id_of_the_upstream_stays_as_it_is_be_it_empty(tmp_path, path, own):
+    fields = [(b"X-Request-Id", value) for value in own]
+    async with whole_router(tmp_path, answer(200, b"{}", *fields)) as whole:
+        got = await ask(whole.url, request(b"POST", path, body=b'{"messages":[]}'))
+    assert got.values(b"x-request-id") == own
+
+
+@pytest.mark.anyio
+async def test_where_the_upstream_gave_no_request_id_there_is_one_of_the_routers(tmp_path):
+    async with whole_router(tmp_path, answer()) as whole:
+        got = await ask(whole.url, request(b"GET", b"/v1/files"))
+    [identifier] = got.values(b"x-request-id")
+    assert identifier.startswith(b"req_")
