@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from needle_policies.base import Policy
@@ -28,6 +28,14 @@ class Cascade:
     def __init__(self, policies: Sequence[Policy], last: Sequence[LastWord] = ()) -> None:
         self.policies = tuple(policies)
         self.last = tuple(last)
+
+    def every(self) -> Iterator[Policy]:
+        """All of the policies, those inside others too, each before what is inside it."""
+        waiting = list(self.policies)
+        while waiting:
+            policy = waiting.pop(0)
+            yield policy
+            waiting = [*getattr(policy, "inner", ()), *waiting]
 
     def plan(self, features: Features, situation: Situation) -> Planned:
         """The first plan offered, else TRY_LOCAL."""

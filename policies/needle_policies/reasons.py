@@ -74,6 +74,8 @@ REASONS = MappingProxyType(
         # Score and policy.
         "confidence-unknown": "the engine gave no score",
         "below-threshold": "the score is below the threshold",
+        "certificate-void": "the calls are certified for other schemas, another prompt or another engine than these",
+        "uncertified": "a file of certificates is in force, and none of them speaks of these calls",
         "tool-never": "a policy or a mark in the tool's schema keeps this tool upstream",
         "risk-never": "side-effects keeps this tool upstream, by its name or by its schema",
         "below-risk": "the score is below what side-effects asks of a call of this risk",

@@ -20,6 +20,7 @@ from needle_policies.base import Policy
 from needle_policies.budget import Budget
 from needle_policies.canary import Canary
 from needle_policies.cascade import Cascade
+from needle_policies.certified import Certificates
 from needle_policies.guards import Guards
 from needle_policies.merge import Merge
 from needle_policies.patterns import compiled
@@ -28,6 +29,7 @@ from needle_policies.shadow import Shadow
 from needle_policies.sideeffects import SideEffects
 from needle_policies.threshold import NEVER, Threshold
 
+NO_CERTIFICATES: Mapping[str, Certificates] = MappingProxyType({})
 ENTRY_POINT_GROUP = "needle_router.policies"
 BUILT_IN: Mapping[str, type[Policy]] = MappingProxyType(
     {
@@ -42,7 +44,7 @@ BUILT_IN: Mapping[str, type[Policy]] = MappingProxyType(
     }
 )
 #: Fields that no table may set: the kind's own name, and what the builder puts in.
-_INTERNAL = ("kind", "inner")
+INTERNAL = frozenset({"kind", "inner", "certified"})
 
 
 class PolicyError(ValueError):
@@ -67,13 +69,21 @@ def problems(tables: Sequence[Mapping[str, Any]]) -> list[str]:
     return [line for index, table in enumerate(tables) for line in _table_problems(f"policy[{index}]", table, known)]
 
 
-def build(tables: Sequence[Mapping[str, Any]], merge: Merge | None = None) -> Cascade:
-    """The cascade of the tables, with everything after the guards inside `merge` when it is given."""
-    wrong = problems(tables)
+def build(
+    tables: Sequence[Mapping[str, Any]],
+    merge: Merge | None = None,
+    certificates: Mapping[str, Certificates] = NO_CERTIFICATES,
+) -> Cascade:
+    """The cascade of the tables, with everything after the guards inside `merge` when it is given.
+
+    `certificates` holds what stands in the files that `threshold` tables name, by their paths. Raises `PolicyError`.
+    """
+    wrong = problems(tables) or _not_read(tables, certificates)
     if wrong:
         raise PolicyError(wrong)
     known = kinds()
-    policies = _with_followers([known[table["kind"]](**_options(table)) for table in tables])
+    policies = [_certified(known[table["kind"]](**_options(table)), certificates) for table in tables]
+    policies = _with_followers(policies)
     last = [policy for policy in policies if isinstance(policy, Budget)]
     if merge is None or merge.when == "never":
         return Cascade(policies, last)
@@ -92,6 +102,21 @@ def _with_followers(policies: list[Policy]) -> list[Policy]:
     ]
 
 
+def _not_read(tables: Sequence[Mapping[str, Any]], certificates: Mapping[str, Certificates]) -> list[str]:
+    return [
+        f"policy[{index}].certificates: {table['certificates']} has not been read"
+        for index, table in enumerate(tables)
+        if table["kind"] == "threshold" and table.get("certificates") and table["certificates"] not in certificates
+    ]
+
+
+def _certified(policy: Policy, certificates: Mapping[str, Certificates]) -> Policy:
+    """A threshold that names a file, with what the file holds."""
+    if isinstance(policy, Threshold) and policy.certificates:
+        return dataclasses.replace(policy, certified=certificates[policy.certificates])
+    return policy
+
+
 def _options(table: Mapping[str, Any]) -> dict[str, Any]:
     return {key: tuple(value) if isinstance(value, list) else value for key, value in table.items() if key != "kind"}
 
@@ -105,7 +130,7 @@ def _table_problems(path: str, table: Mapping[str, Any], known: Mapping[str, typ
             f"{path}.kind: unknown kind {kind!r}{_did_you_mean(kind, known)}; the kinds are {', '.join(sorted(known))}"
         ]
     cls = known[kind]
-    fields = {f.name for f in dataclasses.fields(cls) if f.name not in _INTERNAL}  # type: ignore[arg-type]
+    fields = {f.name for f in dataclasses.fields(cls) if f.name not in INTERNAL}  # type: ignore[arg-type]
     hints = typing.get_type_hints(cls)
     found = []
     for key, value in table.items():
@@ -129,6 +154,10 @@ def _value_problems(path: str, value: Any, hint: Any) -> list[str]:
         return [] if value in known else [f"{path}: {value!r} is none of {', '.join(map(repr, known))}"]
     check = _CHECKS.get(hint)
     return check(path, value) if check is not None else []
+
+
+def _text(path: str, value: Any) -> list[str]:
+    return [] if isinstance(value, str) else [f"{path}: {value!r} is not a text"]
 
 
 def _whole(path: str, value: Any) -> list[str]:
@@ -178,6 +207,7 @@ def _shares(path: str, value: Any) -> list[str]:
 #: The type of an option -> what its value must satisfy. Options of other types are their policy's own business.
 _CHECKS: Mapping[Any, Callable[[str, Any], list[str]]] = MappingProxyType(
     {
+        str: _text,
         int: _whole,
         float: _share,
         float | None: _amount,

@@ -24,7 +24,8 @@ class SideEffects:
     """`read`, `write` and `never` are patterns of tool names; a name that none fits is `write`.
 
     Where a name fits several, the strictest counts. A tool's own `x-needle-risk` decides where no pattern fits, and
-    can only tighten where one does: whoever may send a request must not loosen what the operator wrote.
+    can only tighten where one does: whoever may send a request must not loosen what the operator wrote. `read_error`
+    and `write_error` are the shares of wrong calls that `calibrate --by-risk` certifies.
     """
 
     read: tuple[str, ...] = _READS
@@ -32,6 +33,8 @@ class SideEffects:
     never: tuple[str, ...] = _NEVERS
     read_minimum: float = 0.8
     write_minimum: float = 0.95
+    read_error: float = 0.05
+    write_error: float = 0.01
     kind: str = "side-effects"
 
     def plan(self, features: Features, situation: Situation) -> Planned | None:
@@ -60,8 +63,15 @@ class SideEffects:
 
     def risk(self, features: Features, name: str) -> str:
         """The class of a tool."""
-        marked = features.risk_of(name)
+        return self.risk_of(name, features.risk_of(name))
+
+    def risk_of(self, name: str, marked: str) -> str:
+        """The class of a tool whose schema declares `marked`, "" for nothing."""
         named = next((risk for risk in reversed(CLASSES) if matches(name, getattr(self, risk))), None)
         if named is None:
             return marked or WRITE
         return max(named, marked or named, key=CLASSES.index)
+
+    def error_of(self, risk: str) -> float | None:
+        """The share of wrong calls that may be certified for a class, None for `never`."""
+        return {READ: self.read_error, WRITE: self.write_error}.get(risk)

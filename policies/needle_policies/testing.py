@@ -26,6 +26,7 @@ _FEATURES = (
     features("f", "g", obstacles=("media-input",)),
     features(*(f"tool_{n}" for n in range(200)), prompt_tokens=100_000),
     features("f", "g", tool_risks=("never", ""), conversation="9f86d081884c7d65"),
+    features("f", fingerprint="3bdd9f3a12c5e604"),
     features("f", extraction=True, stream=True, tool_choice="required", parallel=False),
 )
 _EVIDENCE = (

@@ -44,7 +44,8 @@ class Features:
     an upstream can serve, found while parsing (`media-input`, `many-choices`, ...). `prompt_tokens` counts what the
     engine would read: facts, tools and the user's text. `extraction` is true for `response_format` json_schema without
     tools. `clauses` is the number of separate wishes the user's text seems to hold. `conversation` is the same text for
-    every turn of a conversation. `tool_risks` runs along `tool_names`: what each tool's schema declares, "" for
+    every turn of a conversation. `fingerprint` names schemas, prompt, engine and session mode; "" unless a policy reads
+    it (`wants_fingerprint`). `tool_risks` runs along `tool_names`: what each tool's schema declares, "" for
     nothing; empty when none declares anything.
     """
 
@@ -63,10 +64,15 @@ class Features:
     obstacles: tuple[str, ...] = ()
     conversation: str = ""
     tool_risks: tuple[str, ...] = ()
+    fingerprint: str = ""
 
     def risk_of(self, name: str) -> str:
         """What the tool's own schema says of its risk: read, write or never; "" where it says nothing."""
         return next((risk for tool, risk in zip(self.tool_names, self.tool_risks, strict=False) if tool == name), "")
+
+    def risks_of(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """What the schemas of these tools say of their risk; () where none says anything."""
+        return tuple(risk for name in names if (risk := self.risk_of(name))) if self.tool_risks else ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from needle_policies.merge import Merge
 from needle_policies.registry import build as build_policies
 from needle_router._version import __version__
 from needle_router.alone import Alone
+from needle_router.config.certificates import certificates_of
 from needle_router.config.schema import Config
 from needle_router.engine.archives import TINY, cactus_cache, rust_archive
 from needle_router.engine.base import Engine, EngineState
@@ -84,6 +85,7 @@ def build_cascade(config: Config, *, room: int | None = None) -> Cascade:
     return build_policies(
         [within(table, room) for table in config.policy],
         Merge(when=config.merge.when, streaming=config.merge.streaming),
+        certificates_of(config),
     )
 
 
@@ -159,6 +161,8 @@ async def explain(config: Config, raw: bytes, *, environ: Mapping[str, str] = os
             return await explain_alone(services, parsed)
         verdict = await services.pipeline.decide(parsed, config.mode)
         shown = explanation(verdict)
+        if verdict.prepared is not None and verdict.prepared.turn.has_tools:
+            shown["fingerprint"] = services.pipeline.fingerprint(verdict.prepared)
         if verdict.reason == "engine-off":
             shown["engine_detail"] = services.engine.health().detail
         return shown

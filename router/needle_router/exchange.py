@@ -168,6 +168,7 @@ class Exchange:
             failures=evidence.failures,
             uncovered=evidence.uncovered,
             fingerprint=services.pipeline.fingerprint(prepared) if attempt is not None and prepared else "",
+            risks=prepared.features.risks_of(evidence.calls) if prepared is not None else (),
             overhead_s=self.overhead_s(),
             engine_s=attempt.outcome.compute_s if attempt is not None else 0.0,
             queue_s=attempt.outcome.queue_wait_s if attempt is not None else 0.0,

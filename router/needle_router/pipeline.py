@@ -14,7 +14,7 @@ from needle_policies import NEEDS_ENGINE, Action, Decision, Evidence, Features, 
 from needle_policies.cascade import Cascade
 from needle_router.acceptance import Acceptance
 from needle_router.config.schema import Config
-from needle_router.engine.base import Engine
+from needle_router.engine.base import Engine, EngineState
 from needle_router.envelopes import read_envelope
 from needle_router.evidence import Findings, weigh
 from needle_router.features import features
@@ -95,6 +95,7 @@ class Pipeline:
         self.tokens = tokens
         self.world = world
         self.acceptance = Acceptance()
+        self._bound = any(getattr(policy, "wants_fingerprint", False) for policy in policies.every())
 
     def prepare(self, turn: Turn, *, steps: tuple[str, ...] | None = None) -> Prepared:
         """Translate `turn`; `steps` overrides what is fed to the engine (Needle alone, after tool results)."""
@@ -125,13 +126,20 @@ class Pipeline:
         )
         if task.replay and len(task.steps) > settings.max_replay_steps:
             found = replace(found, obstacles=(*found.obstacles, "too-many-steps"))
-        return Prepared(asked, catalogue, task, found, chained)
+        prepared = Prepared(asked, catalogue, task, found, chained)
+        return self.identified(prepared) if self._bound and readable else prepared
 
     def goes_on(self, turn: Turn) -> bool:
         """Whether the engine may be asked for its next call after tool results, rather than the upstream."""
         settings = self.config.engine
         wanted = settings.chain_tool_results and settings.session == "replay"
         return wanted and TOOL_RESULT in turn.obstacles and may_go_on(turn, is_local_call_id)
+
+    def identified(self, prepared: Prepared) -> Prepared:
+        """With its fingerprint among its features; not before the engine is there, whose files are part of it."""
+        if self.engine.health().state is not EngineState.READY:
+            return prepared
+        return replace(prepared, features=replace(prepared.features, fingerprint=self.fingerprint(prepared)))
 
     def count(self, task: Task) -> int:
         """Tokens the engine would read: the chat template, facts, tools and the texts fed."""
@@ -224,6 +232,8 @@ class Pipeline:
 
     def fingerprint(self, prepared: Prepared) -> str:
         """Identifies schemas, system prompt, engine and session mode: what a certified threshold is bound to."""
+        if prepared.features.fingerprint:
+            return prepared.features.fingerprint
         settings = self.config.engine
         return fingerprint(
             prepared.catalogue,
@@ -232,7 +242,8 @@ class Pipeline:
             system=settings.system,
             reach=self.config.ledger.fingerprint,
             engine=self.world.engine(),
-            session=settings.session,
+            # What the engine does after tool results says nothing of its first calls, and the other way round.
+            session=settings.session + "+chained" * prepared.chained,
         )
 
 

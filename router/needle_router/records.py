@@ -20,7 +20,8 @@ class DecisionRecord:
     `chat` is false for requests that were passed on unread. `usage` is what the upstream reported, None when unknown or
     not asked; `saved` is what a local answer kept from it, priced as the upstream would have. `raced` says that the
     upstream was asked beside the engine, `wasted` what it was then asked for in vain, estimated, None for nothing.
-    `content` is empty unless the operator asked for it (`ledger.content`): see `content_of`.
+    `content` is empty unless the operator asked for it (`ledger.content`): see `content_of`. `risks` is what the
+    schemas of the called tools declare of themselves.
     """
 
     time_s: float
@@ -38,6 +39,7 @@ class DecisionRecord:
     failures: tuple[str, ...] = ()
     uncovered: bool = False
     fingerprint: str = ""
+    risks: tuple[str, ...] = ()
     overhead_s: float = 0.0
     engine_s: float = 0.0
     queue_s: float = 0.0

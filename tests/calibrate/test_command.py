@@ -5,6 +5,8 @@ import time
 
 import pytest
 
+from needle_policies.certified import Certificates, Scores
+from needle_router.calibrate.certificates import read_certificates
 from needle_router.ledger import Ledger
 from needle_router.records import DecisionRecord
 
@@ -60,16 +62,69 @@ def entry(threshold, n, needed):
 
 
 def test_the_file_holds_what_was_certified(cli, tmp_path):
-    rows = lines("f", 100) + lines("g", 31, 31)
+    rows = lines("f", 100, fingerprint="ab") + lines("g", 31, 31, fingerprint="ab")
     code, _, err = cli("calibrate", *wrote(tmp_path, *rows), *PROMISE, "--per-tool", "--output", "certificates.json")
     assert (code, err) == (0, "")
-    content = json.loads((tmp_path / "certificates.json").read_text())
+    (content,) = json.loads((tmp_path / "certificates.json").read_text())["certificates"]
     assert {name: row["threshold"] for name, row in content["tools"].items()} == {"f": 0.8}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["certificates.json", "rows.jsonl"]
 
 
+def test_every_fingerprint_gets_an_entry_of_its_own(cli, tmp_path):
+    rows = [
+        *lines("f", 60, fingerprint="one"),
+        *lines("f", 70, fingerprint="two"),
+        *lines("f", 5, fingerprint="three"),
+    ]
+    options = (*wrote(tmp_path, *rows), *PROMISE, "--all-fingerprints")
+    code, out, err = cli("calibrate", *options, "--output", "certificates.json")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[1:] == [
+        "fingerprint two:",
+        "all tools: threshold 0.8: 0 of 70 calls wrong, 100.0% of requests answered, by fixed-sequence",
+        "fingerprint one:",
+        "all tools: threshold 0.8: 0 of 60 calls wrong, 100.0% of requests answered, by fixed-sequence",
+        "fingerprint three:",
+        "all tools: not enough data: 59 clean offloadable calls needed, have 5",
+    ]
+    content = (tmp_path / "certificates.json").read_bytes()
+    assert read_certificates(content) == Certificates({"two": Scores({}, 0.8), "one": Scores({}, 0.8)})
+    code, out, _ = cli("calibrate", *options, "--json")
+    assert [entry["fingerprint"] for entry in json.loads(out)["certificates"]] == ["two", "one", "three"]
+
+
+def test_by_risk_each_tool_has_the_bar_of_its_class(cli, tmp_path):
+    (tmp_path / "needle-router.toml").write_text(
+        'ledger.path = "off"\n[[policy]]\nkind = "side-effects"\nwrite_error = 0.02\n'
+        '[[policy]]\nkind = "threshold"\ncertificates = "certificates.json"\n'
+    )
+    rows = [*lines("get_a", 100), *lines("set_b", 100), *lines("delete_c", 500), *lines("set_d", 300)]
+    code, out, err = cli("calibrate", *wrote(tmp_path, *rows), "--by-risk", "--output", "certificates.json")
+    assert (code, out.splitlines()) == (
+        0,
+        [
+            "promise: at most 0.05 of the answered calls that read and 0.02 of those that write are wrong, with "
+            "probability 0.95",
+            "get_a [read: at most 0.05]: threshold 0.8: 0 of 100 calls wrong, 100.0% of requests answered, by "
+            "fixed-sequence",
+            "set_b [write: at most 0.02]: not enough data: 203 clean offloadable calls needed, have 100",
+            "set_d [write: at most 0.02]: threshold 0.8: 0 of 300 calls wrong, 100.0% of requests answered, by "
+            "fixed-sequence",
+            "delete_c [never]: kept upstream by side-effects",
+        ],
+    )
+    assert "bound to nothing" in err
+    written = json.loads((tmp_path / "certificates.json").read_text())["certificates"][0]
+    assert written["max_error"] is None
+    assert {name: (row["risk"], row["max_error"]) for name, row in written["tools"].items()} == {
+        "get_a": ("read", 0.05),
+        "set_d": ("write", 0.02),
+    }
+
+
 def test_a_file_that_cannot_be_written_is_an_error(cli, tmp_path):
-    code, _, err = cli("calibrate", *wrote(tmp_path, *lines("f", 59)), *PROMISE, "--output", "no/where.json")
+    rows = lines("f", 59, fingerprint="ab")
+    code, _, err = cli("calibrate", *wrote(tmp_path, *rows), *PROMISE, "--output", "no/where.json")
     assert (code, err) == (1, "needle-router: no/where.json cannot be written: No such file or directory\n")
 
 
@@ -86,6 +141,8 @@ def test_bad_lines_are_named(cli, tmp_path):
     ("arguments", "problem"),
     [
         (("--from", "x", "--max-error", "0"), "--max-error 0: expected a probability"),
+        (("--from", "x", "--max-error", "0.1", "--by-risk"), "--max-error and --by-risk: give one"),
+        (("--by-risk", "--set", 'policy=[{"kind": "side-effects", "write_error": 0}]'), "write_error: 0 cannot be"),
         (("--from", "x", "--max-error", "5"), "--max-error 5: expected a probability"),
         (("--from", "x", "--max-error", "nan"), "--max-error nan: expected a probability"),
         (("--from", "x", "--max-error", "0.1", "--delta", "1"), "--delta 1: expected a probability"),
@@ -93,7 +150,7 @@ def test_bad_lines_are_named(cli, tmp_path):
         (("--from", "x", "--max-error", "0.1"), "x cannot be read: No such file or directory"),
         (("--max-error", "0.1", "--ledger", "off"), "the ledger is off"),
         (("--max-error", "0.1", "--ledger", "none.db"), "there is no ledger at none.db"),
-        (("--from", "x"), "parameter --max-error requires an argument"),
+        (("--from", "x"), "--max-error is missing: the share of answered calls that may be wrong, or --by-risk"),
     ],
 )
 def test_what_cannot_be_done_is_said(cli, arguments, problem):

@@ -206,3 +206,34 @@ def test_going_on_after_tool_results_needs_a_session_that_remembers(tmp_path):
     assert faults(**rust, engine__chain_tool_results=True) == [
         'engine.chain_tool_results: backend "rust" remembers no conversation; backend "native" does'
     ]
+
+
+def threshold(path):
+    return ({"kind": "guards"}, {"kind": "threshold", "certificates": str(path)})
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        pytest.param(None, "cannot be read: No such file or directory", id="missing"),
+        pytest.param("{", "is not JSON", id="no JSON"),
+        pytest.param('{"version": 1}', "has version 1; this router reads 2: calibrate again", id="another version"),
+        pytest.param(
+            '{"version": 2, "certificates": [{"fingerprint": "a", "per_tool": true, "tools": {"f": {}}}]}',
+            "certificates[0].tools.f.threshold must be a number from 0 to 1, not null",
+            id="no score",
+        ),
+    ],
+)
+def test_a_file_of_certificates_must_be_one(tmp_path, content, problem):
+    path = tmp_path / "certificates.json"
+    if content is not None:
+        path.write_text(content)
+    config = assemble({"engine.backend": "rust", "engine.model": "tiny", "policy": threshold(path)})
+    assert [line for line in check(config) if line.startswith("policy[1].certificates: ") and problem in line]
+    assert check(config, routes=False) == []
+
+
+def test_a_folder_is_no_file_of_certificates(tmp_path):
+    config = assemble({"engine.backend": "rust", "engine.model": "tiny", "policy": threshold(tmp_path)})
+    assert check(config) == [f"policy[1].certificates: {tmp_path}: is not a regular file"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from needle_policies.registry import BUILT_IN, problems
+from needle_policies.registry import BUILT_IN, INTERNAL, problems
 from needle_router.config import Config, load, redacted
 from needle_router.config.keys import KEYS
 from needle_router.config.load import assemble
@@ -48,7 +48,7 @@ def test_every_key_stands_in_the_example_below_a_comment(path):
 def test_every_policy_kind_has_a_block_with_each_of_its_options(kind):
     text = EXAMPLE.read_text(encoding="utf-8")
     block = text.split(f'kind = "{kind}"')[1].split("[[policy]]")[0]
-    for name in BUILT_IN[kind].__dataclass_fields__.keys() - {"kind", "inner"}:
+    for name in BUILT_IN[kind].__dataclass_fields__.keys() - INTERNAL:
         assert f"{name} = " in block or f"[policy.{name}]" in block
 
 

@@ -10,7 +10,7 @@ import pytest
 from docs import generate
 
 from needle_policies import REASONS
-from needle_policies.registry import BUILT_IN
+from needle_policies.registry import BUILT_IN, INTERNAL
 from needle_router.admin import ENDPOINTS
 from needle_router.cli.commands import app
 from needle_router.cli.exits import Exit
@@ -70,7 +70,7 @@ def test_the_configuration_key_is_documented(path):
 @pytest.mark.parametrize("kind", BUILT_IN)
 def test_the_policy_and_its_options_are_documented(kind):
     row = next(line for line in POLICIES.splitlines() if line.startswith(f"| `{kind}` |"))
-    options = {field.name for field in fields(BUILT_IN[kind])} - {"kind", "inner"}
+    options = {field.name for field in fields(BUILT_IN[kind])} - INTERNAL
     assert all(f"`{option}`" in row for option in options)
     assert f'kind = "{kind}"' in (ROOT / "config.example.toml").read_text("utf-8")
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from needle_router.calibrate.binomial import needed
+from needle_router.calibrate.certificates import FORMAT_VERSION
 from needle_router.calibrate.rules import RULES
 from needle_router.calibrate.samples import ALL_TOOLS, Labelled, Sample
-
-FORMAT_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +20,7 @@ class Certificate:
     `threshold` None: nothing is certified, and `n` and `errors` count all calls that the verifiers passed; otherwise
     those at or above it. `coverage` is the share of the decided requests that would be answered, `needed` the number of
     calls without an error that would do. `pooled` names the tools that were judged together, empty for one alone.
+    `risk` is the class that `alpha` comes from, where it comes from one.
     """
 
     tool: str
@@ -34,6 +34,15 @@ class Certificate:
     delta: float
     fingerprint: str = ""
     pooled: tuple[str, ...] = ()
+    risk: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """What is asked of a tool's calls: at most `alpha` of them wrong. `risk` names the class behind it, if any."""
+
+    alpha: float
+    risk: str = ""
 
 
 def certify(
@@ -58,37 +67,42 @@ def certify(
 
 
 def certify_tools(
-    decisions: Sequence[Labelled], *, alpha: float, delta: float, method: str = "best"
+    decisions: Sequence[Labelled], bar: Callable[[str], Bar], *, delta: float, method: str = "best"
 ) -> list[Certificate]:
     """One certificate a tool; all of them hold together with probability 1 - `delta`.
 
-    Tools with too few calls for a certificate of their own are judged together and get the same threshold, which then
-    speaks of their calls taken together.
+    `bar` says what is asked of a tool. Tools with too few calls for a certificate of their own are judged together with
+    those of the same bar and get the same threshold, which then speaks of their calls taken together.
     """
     by_tool: defaultdict[str, list[Labelled]] = defaultdict(list)
     for row in decisions:
         if row.tool:
             by_tool[row.tool].append(row)
     found: list[Certificate] = []
-    groups = _groups(by_tool, alpha, delta)
+    groups = _groups(by_tool, bar, delta)
     for names in groups:
         rows = [row for name in names for row in by_tool[name]]
-        one = certify(names[0], rows, alpha=alpha, delta=delta / len(groups), method=method)
+        asked = bar(names[0])
+        one = certify(names[0], rows, alpha=asked.alpha, delta=delta / len(groups), method=method)
         pooled = names if len(names) > 1 else ()
-        found += [_for_tool(one, name, pooled) for name in names]
+        found += [replace(one, tool=name, pooled=pooled, risk=asked.risk) for name in names]
     return sorted(found, key=lambda certificate: certificate.tool)
 
 
-def _for_tool(certificate: Certificate, tool: str, pooled: tuple[str, ...]) -> Certificate:
-    return replace(certificate, tool=tool, pooled=pooled)
-
-
-def _groups(by_tool: Mapping[str, Sequence[Labelled]], alpha: float, delta: float) -> list[tuple[str, ...]]:
+def _groups(
+    by_tool: Mapping[str, Sequence[Labelled]], bar: Callable[[str], Bar], delta: float
+) -> list[tuple[str, ...]]:
     """Tools with data enough, each alone, and the rest together; decided by numbers of calls, not by labels."""
-    least = needed(alpha, delta / max(1, len(by_tool)))
-    rich = [name for name, rows in by_tool.items() if sum(row.verified for row in rows) >= least]
-    rare = tuple(sorted(by_tool.keys() - set(rich)))
-    return [*((name,) for name in rich), *([rare] if rare else [])]
+    share = delta / max(1, len(by_tool))
+    rare: defaultdict[Bar, list[str]] = defaultdict(list)
+    groups: list[tuple[str, ...]] = []
+    for name, rows in sorted(by_tool.items()):
+        asked = bar(name)
+        if sum(row.verified for row in rows) >= needed(asked.alpha, share):
+            groups.append((name,))
+        else:
+            rare[asked].append(name)
+    return [*groups, *map(tuple, rare.values())]
 
 
 def fingerprints(decisions: Sequence[Labelled]) -> list[str]:
@@ -107,24 +121,36 @@ def as_dict(certificate: Certificate) -> dict[str, Any]:
         "needed": certificate.needed,
         "method": certificate.method,
     }
+    if certificate.risk:
+        entry |= {"risk": certificate.risk, "max_error": certificate.alpha}
     return {**entry, "pooled": list(certificate.pooled)} if certificate.pooled else entry
 
 
-def document(certificates: Sequence[Certificate], *, alpha: float, delta: float) -> dict[str, Any]:
-    """All of it as JSON output: the promise, what it is bound to, and `tools` by name."""
+def document(certificates: Sequence[Certificate], *, alpha: float | None, delta: float) -> dict[str, Any]:
+    """What is certified under one fingerprint: the promise, what it is bound to, and `tools` by name.
+
+    `alpha` is None where each tool has a bar of its own.
+    """
     return {
         "version": FORMAT_VERSION,
         "max_error": alpha,
         "delta": delta,
         "fingerprint": certificates[0].fingerprint if certificates else "",
+        "per_tool": any(certificate.tool != ALL_TOOLS for certificate in certificates),
         "tools": {certificate.tool: as_dict(certificate) for certificate in certificates},
     }
 
 
-def certificate_file(certificates: Sequence[Certificate], *, alpha: float, delta: float) -> dict[str, Any]:
-    """The content of a certificate file: like `document`, without what could not be certified."""
-    certified = [certificate for certificate in certificates if certificate.threshold is not None]
-    return document(certified, alpha=alpha, delta=delta)
+def certificate_file(documents: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The content of a certificate file: the documents that certify something, without what they do not."""
+    return {"version": FORMAT_VERSION, "certificates": [entry for one in documents if (entry := _certified(one))]}
+
+
+def _certified(one: Mapping[str, Any]) -> dict[str, Any] | None:
+    tools = {name: row for name, row in one["tools"].items() if row["threshold"] is not None}
+    if not tools:
+        return None
+    return {key: value for key, value in one.items() if key != "version"} | {"tools": tools}
 
 
 def sentence(certificate: Certificate) -> str:
@@ -133,6 +159,8 @@ def sentence(certificate: Certificate) -> str:
     others = [other for other in certificate.pooled if other != certificate.tool]
     if others:
         name += f" (together with {', '.join(others)})"
+    if certificate.risk:
+        name += f" [{certificate.risk}: at most {certificate.alpha:.4g}]"
     return f"{name}: {_finding(certificate)}"
 
 

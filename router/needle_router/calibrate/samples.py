@@ -26,13 +26,17 @@ class BadSamples(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Labelled:
-    """One decided request. `tool` is "" where no call was made; several tools of one request are joined with "+"."""
+    """One decided request. `tool` is "" where no call was made; several tools of one request are joined with "+".
+
+    `risks` are the classes that the schemas of the called tools declare (read, write, never), where they do.
+    """
 
     tool: str
     confidence: float
     verified: bool
     correct: bool
     fingerprint: str = ""
+    risks: tuple[str, ...] = ()
 
 
 class Sample:
@@ -128,4 +132,5 @@ def labelled(record: DecisionRecord) -> Labelled:
         verified=passed and record.confidence is not None,
         correct=record.comparison == "agree",
         fingerprint=record.fingerprint,
+        risks=tuple(record.risks),
     )

@@ -108,7 +108,13 @@ def explain(
 @app.command(name="calibrate")
 def calibrate(
     *,
-    max_error: Annotated[float, Parameter(help="The share of answered calls that may be wrong, 0.05 for 5 %.")],
+    max_error: Annotated[
+        float | None, Parameter(help="The share of answered calls that may be wrong, 0.05 for 5 %.")
+    ] = None,
+    by_risk: Annotated[
+        bool,
+        Parameter(negative=(), help="A threshold for each tool, with the share that side-effects allows its class."),
+    ] = False,
     delta: Annotated[float, Parameter(help="The probability that the promise is broken.")] = 0.05,
     source: Annotated[
         str | None,
@@ -117,21 +123,27 @@ def calibrate(
     per_tool: Annotated[bool, Parameter(negative=(), help="A threshold for each tool, too.")] = False,
     method: Annotated[str, Parameter(help="best, fixed-sequence, multi-start or sgr.")] = "best",
     fingerprint: Annotated[str | None, Parameter(help="Decisions of this fingerprint; else the most frequent.")] = None,
-    output: Annotated[str | None, Parameter(help="Write what was certified to this file, as JSON.")] = None,
+    all_fingerprints: Annotated[
+        bool, Parameter(negative=(), help="Certify each fingerprint by itself, all into one file.")
+    ] = False,
+    output: Annotated[
+        str | None, Parameter(help="Write what was certified to this file, for the option certificates of threshold.")
+    ] = None,
     settings: Settings | None = None,
     json: Json = False,
 ) -> int:
     """Find thresholds whose error is certified, and say what is missing where there are none."""
+    from needle_router.cli.calibrate import Selection
     from needle_router.cli.calibrate import calibrate as work
 
     return work(
         settings,
-        source=source,
+        Selection(source, fingerprint, all_fingerprints),
         alpha=max_error,
         delta=delta,
         per_tool=per_tool,
+        by_risk=by_risk,
         method=method,
-        fingerprint=fingerprint,
         output=output,
         as_json=json,
     )

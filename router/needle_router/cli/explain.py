@@ -65,6 +65,8 @@ def lines(shown: Mapping[str, Any]) -> Iterator[str]:
         yield f"policy     {shown['policy']}"
     if shown.get("error"):
         yield f"error      {printable(shown['error']['message'])}"
+    if shown.get("fingerprint"):
+        yield f"bound to   {shown['fingerprint']}"
     for name in ("detail", "engine_detail"):
         if shown.get(name):
             yield f"detail     {printable(str(shown[name]))}"

@@ -60,16 +60,17 @@ def _assignment(text: str) -> tuple[str, str]:
     return path.strip(), value
 
 
-def loaded(settings: Settings | None, fallback: Mapping[str, str] = NOTHING) -> Loaded:
+def loaded(settings: Settings | None, fallback: Mapping[str, str] = NOTHING, *, routes: bool = True) -> Loaded:
     """The configuration that `settings` lead to; stops with every problem when there is one.
 
-    `fallback` holds values by key path for a command with defaults of its own.
+    `fallback` holds values by key path for a command with defaults of its own. Without `routes` for a command that
+    routes nothing, and so can do without the files of certificates.
     """
     from needle_router.config.load import load
 
     settings = settings or Settings()
     try:
-        return load(settings.config, flags={**fallback, **settings.flags()})
+        return load(settings.config, flags={**fallback, **settings.flags()}, routes=routes)
     except ConfigError as error:
         count = len(error.problems)
         title = f"the configuration has {count} problem{'s' if count != 1 else ''}:"

@@ -1,6 +1,6 @@
-"""SIGHUP: take up a changed configuration without dropping a request.
+"""SIGHUP: take up a changed configuration, or changed certificates, without dropping a request.
 
-A configuration that cannot be used leaves everything as it is. A good one makes a second router beside the first; when
+What cannot be used leaves everything as it is. A good configuration makes a second router beside the first; when
 its engine is ready (or has failed, as the old one could too) new requests go to it, and the first is closed once its
 last request is done. What the server itself was started with, where to listen and what a connection may cost, stays
 until a restart; a change of it is told in one line.
@@ -17,6 +17,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from needle_router.app import create_app
 from needle_router.build import wait_until_loaded
+from needle_router.config.certificates import certificates_of
 from needle_router.config.checks import check
 from needle_router.config.schema import Config, Server
 from needle_router.errors import ConfigError
@@ -74,6 +75,7 @@ class Reloading:
         self._load = load
         self._current: Generation | None = None
         self._config = config
+        self._certificates = certificates_of(config)
         self._asked = asyncio.Event()
         self._first = create_app(config)
 
@@ -132,9 +134,10 @@ class Reloading:
     async def _replaced(self) -> Generation | None:
         """Put a new generation in place and return the old one; None when nothing has changed."""
         config, left = settled(await asyncio.to_thread(self._load), self._config.server)
+        certificates = await asyncio.to_thread(certificates_of, config)
         if left:
             logger.warning("kept as they were until a restart: %s", ", ".join(left))
-        if config == self._config:
+        if (config, certificates) == (self._config, self._certificates):
             logger.info("nothing else has changed" if left else "the configuration has not changed")
             return None
         old = self._generation()
@@ -142,7 +145,7 @@ class Reloading:
         router.adopt(old.router)
         await router.start()
         await wait_until_loaded(router.services.engine, timeout_s=LOAD_WAIT_S)
-        self._current, self._config = Generation(router), config
+        self._current, self._config, self._certificates = Generation(router), config, certificates
         logger.info("the new configuration is in use")
         return old
 

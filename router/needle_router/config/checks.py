@@ -15,7 +15,9 @@ from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from needle_policies import registry
+from needle_router.config.certificates import certificates_of
 from needle_router.config.schema import Config
+from needle_router.errors import ConfigError
 from needle_router.ledger.place import SCHEMES, scheme_of
 
 AT_LEAST, ABOVE, AT_MOST = operator.ge, operator.gt, operator.le
@@ -60,9 +62,13 @@ RANGES: Mapping[str, tuple[Bound, ...]] = {
 MODELS: Mapping[str, tuple[str, ...]] = {"native": ("needle-2", "needle-3"), "rust": ("tiny",)}
 
 
-def check(config: Config, *, embedded: bool = False) -> list[str]:
-    """Every problem of `config`, one line each; `embedded` leaves out what only a listening server can get wrong."""
-    checks = CHECKS if embedded else (*CHECKS, *SERVER_CHECKS)
+def check(config: Config, *, embedded: bool = False, routes: bool = True) -> list[str]:
+    """Every problem of `config`, one line each.
+
+    `embedded` leaves out what only a listening server can get wrong; without `routes` the files of certificates are not
+    looked at, for the command that writes them.
+    """
+    checks = (*CHECKS, *(() if embedded else SERVER_CHECKS), *((certificates,) if routes else ()))
     return [line for one in checks for line in one(config)]
 
 
@@ -225,6 +231,14 @@ def policies(config: Config) -> Iterator[str]:
         yield from registry.problems(config.policy)
     except Exception as error:  # a third-party package may raise anything while it is imported
         yield f"policy: a policy package cannot be loaded: {type(error).__name__}: {error}"
+
+
+def certificates(config: Config) -> Iterator[str]:
+    """Certificate files that are not there, or are none."""
+    try:
+        certificates_of(config)
+    except ConfigError as error:
+        yield from error.problems
 
 
 def exposure(config: Config) -> Iterator[str]:

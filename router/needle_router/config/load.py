@@ -58,8 +58,9 @@ def load(
     environ: Mapping[str, str] | None = None,
     flags: Mapping[str, object] = NO_FLAGS,
     embedded: bool = False,
+    routes: bool = True,
 ) -> Loaded:
-    """As `load_config`, with the origin of every value."""
+    """As `load_config`, with the origin of every value; without `routes` for a command that routes nothing."""
     environ = os.environ if environ is None else environ
     file = find_file(path, environ, Path.cwd())
     settings: dict[str, Setting] = {}
@@ -70,7 +71,7 @@ def load(
     if not embedded:
         problems += with_fallbacks(settings, environ)
     config = assemble({key: setting.value for key, setting in settings.items()})
-    problems += check(config, embedded=embedded)
+    problems += check(config, embedded=embedded, routes=routes)
     if problems:
         raise ConfigError(problems)
     origins = {key: settings[key].origin if key in settings else "default" for key in KEYS}
