@@ -1,9 +1,10 @@
-"""The router's own endpoints: health, metrics and status. Read-only, no I/O."""
+"""The router's own endpoints: health, metrics, status and dashboard. Read-only; only the dashboard reads a file."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import inspect
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import orjson
@@ -11,10 +12,15 @@ from starlette.types import Send
 
 from needle_router._version import __version__
 from needle_router.engine.base import EngineState
+from needle_router.report.live import live
+from needle_router.report.page import POLICY, sheet
+from needle_router.report.period import when
 from needle_router.services import Services
 
-Endpoint = Callable[[Services], tuple[int, bytes, str]]
+Answer = tuple[int, bytes, str]
+Endpoint = Callable[[Services], Answer | Awaitable[Answer]]
 JSON = "application/json"
+HTML = "text/html; charset=utf-8"
 #: What /readyz calls the whole, by engine state; forwarding works in every one of them.
 OVERALL = {
     EngineState.READY: "ok",
@@ -24,12 +30,12 @@ OVERALL = {
 }
 
 
-def healthz(services: Services) -> tuple[int, bytes, str]:
+def healthz(services: Services) -> Answer:
     """The process is alive."""
     return 200, b'{"status":"ok"}', JSON
 
 
-def readyz(services: Services) -> tuple[int, bytes, str]:
+def readyz(services: Services) -> Answer:
     """Whether requests can be served: also degraded, while passing everything on; 503 only while draining."""
     if services.draining:
         return 503, orjson.dumps({"status": "draining", **parts(services)}), JSON
@@ -75,7 +81,7 @@ def upstream_part(services: Services) -> dict[str, Any]:
     return shown | {"members": [dataclasses.asdict(member) for member in members]} if members else shown
 
 
-def status(services: Services) -> tuple[int, bytes, str]:
+def status(services: Services) -> Answer:
     """Totals since the start."""
     health = services.engine.health()
     body = {
@@ -88,12 +94,25 @@ def status(services: Services) -> tuple[int, bytes, str]:
     return 200, orjson.dumps(body), JSON
 
 
-def metrics(services: Services) -> tuple[int, bytes, str]:
+def metrics(services: Services) -> Answer:
     """Prometheus exposition."""
     services.metrics.refresh(services.engine.health(), ledger_dropped=services.ledger.dropped)
     services.metrics.breakers([member.breaker for member in services.upstream_states()])
     body, kind = services.metrics.render()
     return 200, body, kind
+
+
+async def dashboard(services: Services) -> Answer:
+    """The page for people: what runs, the totals since the start, and what the ledger says of the last days."""
+    running = live(
+        parts(services),
+        services.totals.as_dict(),
+        services.totals.reasons(),
+        running_s=services.now() - services.started,
+    )
+    days = services.config.report.dashboard_days
+    recorded = f"<h2>The last {days:g} days, from the ledger</h2>{await services.dashboard.markup()}"
+    return 200, sheet("needle-router", when(services.now()), running + recorded).encode(), HTML
 
 
 ENDPOINTS: dict[str, Endpoint] = {
@@ -102,16 +121,25 @@ ENDPOINTS: dict[str, Endpoint] = {
     "/health": readyz,
     "/metrics": metrics,
     "/-/status.json": status,
+    "/-/dashboard": dashboard,
 }
+#: What a browser is told about a page: nothing but its own style, in no frame of anybody's.
+PAGE_FIELDS = (
+    (b"content-security-policy", f"{POLICY}; frame-ancestors 'none'".encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+)
 
 
-async def respond(send: Send, answer: tuple[int, bytes, str], *, head: bool) -> None:
+async def respond(send: Send, endpoint: Endpoint, services: Services, *, head: bool) -> None:
     """Send an endpoint's answer."""
-    status_code, body, kind = answer
+    found = endpoint(services)
+    status_code, body, kind = await found if inspect.isawaitable(found) else found
     headers = [
         (b"content-type", kind.encode()),
         (b"content-length", str(len(body)).encode()),
         (b"cache-control", b"no-store"),
+        *(PAGE_FIELDS if kind == HTML else ()),
     ]
     await send({"type": "http.response.start", "status": status_code, "headers": headers})
     await send({"type": "http.response.body", "body": b"" if head else body})

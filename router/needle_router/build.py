@@ -18,6 +18,7 @@ from needle_router._version import __version__
 from needle_router.alone import Alone
 from needle_router.config.certificates import certificates_of
 from needle_router.config.schema import Config
+from needle_router.dashboard import Dashboard
 from needle_router.engine.archives import TINY, cactus_cache, rust_archive
 from needle_router.engine.base import Engine, EngineState
 from needle_router.engine.identity import identity
@@ -67,6 +68,11 @@ def build(
         totals=Totals(),
         metrics=Metrics(version=__version__, backend=config.engine.backend),
         ledger=ledger_of(config, environ),
+        dashboard=Dashboard(
+            ledger_path(config, environ),
+            days=config.report.dashboard_days,
+            penalty_usd=config.report.penalty_usd,
+        ),
         upstream=upstream,
         spend=spend,
         local_models=frozenset((*LOCAL_MODELS, local_name(config.engine.model))),

@@ -25,7 +25,7 @@ from needle_router.forward.answer import send_error
 from needle_router.incoming import ClientGone
 from needle_router.observe import Header, ObservedSend, header_value, without_needle
 from needle_router.services import Services
-from needle_router.visitors import check_host, check_origin, is_local
+from needle_router.visitors import check_host, check_origin, is_local, password_of
 
 logger = logging.getLogger("needle_router")
 MODELS = "/v1/models"
@@ -39,6 +39,10 @@ POSTS: tuple[tuple[str, Answerer], ...] = (
     ("/v1/needle/complete", native_api.complete),
     ("/v1/needle/extract", native_api.extract),
 )
+#: Where browsers may give a router key as a password. What they remember of one path they offer to no other, so that no
+#: page of elsewhere can use it for requests.
+PAGES = "/-/"
+CHALLENGE: tuple[Header, ...] = ((b"www-authenticate", b'Basic realm="needle-router", charset="UTF-8"'),)
 #: Paths that load balancers and scrapers ask without a key.
 OPEN_PATHS = frozenset(("/healthz", "/readyz", "/health"))
 
@@ -92,6 +96,7 @@ class NeedleRouter:
         if not self._started:
             return
         self._started = False
+        self.services.dashboard.close()
         await self.services.engine.aclose()
         if self.keeps_ledger:
             await asyncio.to_thread(self.services.ledger.close)
@@ -138,7 +143,7 @@ class NeedleRouter:
         try:
             self._admit(path, headers, own=endpoint is not None)
             if endpoint is not None and self._standalone:
-                await admin.respond(send, endpoint(self.services), head=scope["method"] == "HEAD")
+                await admin.respond(send, endpoint, self.services, head=scope["method"] == "HEAD")
             elif endpoint is not None:
                 await self._endpoint_unless_taken(scope, receive, send, endpoint)
             elif (answer := self._answerer(scope["method"], path)) is not None:
@@ -148,7 +153,8 @@ class NeedleRouter:
         except ClientGone:
             return
         except RouterError as error:
-            await send_error(send, error)
+            asks = isinstance(error, Unauthorized) and path.startswith(PAGES)
+            await send_error(send, error, headers=CHALLENGE if asks else ())
 
     def _answerer(self, method: str, path: str) -> Answerer | None:
         """Who answers a request that is read; None where it is passed on as it is."""
@@ -168,17 +174,18 @@ class NeedleRouter:
         settings = self.config.server
         if self._keys:
             if path not in OPEN_PATHS:
-                self._authorise(headers)
+                self._authorise(headers, page=path.startswith(PAGES))
         elif self._standalone:
             check_origin(headers, settings.allowed_origins)
             if own and path not in OPEN_PATHS and is_local(settings.host):
                 check_host(headers, settings.allowed_hosts)
 
-    def _authorise(self, headers: Sequence[Header]) -> None:
-        """Raise unless one of the router's keys came as bearer token, `api-key` or `x-needle-key`."""
-        bearer = header_value(headers, b"authorization")
+    def _authorise(self, headers: Sequence[Header], *, page: bool) -> None:
+        """Raise unless a router key came as bearer token, `api-key`, `x-needle-key` or, for a `page`, password."""
+        authorization = header_value(headers, b"authorization")
         given = [
-            bearer[7:].strip() if bearer[:7].lower() == "bearer " else "",
+            authorization[7:].strip() if authorization[:7].lower() == "bearer " else "",
+            password_of(authorization) if page else "",
             header_value(headers, b"api-key"),
             header_value(headers, b"x-needle-key"),
         ]
@@ -222,7 +229,7 @@ class NeedleRouter:
 
         await self.app(scope, receive, unless_missing)
         if missing:
-            await admin.respond(send, endpoint(self.services), head=scope["method"] == "HEAD")
+            await admin.respond(send, endpoint, self.services, head=scope["method"] == "HEAD")
 
 
 def _digest(key: str) -> bytes:

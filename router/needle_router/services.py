@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from needle_router._version import __version__
 from needle_router.alone import Alone
 from needle_router.config.schema import Config
+from needle_router.dashboard import Dashboard
 from needle_router.engine.base import Engine
 from needle_router.forward.upstreams import UpstreamState
 from needle_router.ledger import Ledger
@@ -59,6 +60,7 @@ class Services:
     upstream: bool
     local_models: frozenset[str]
     spend: Spend
+    dashboard: Dashboard
     upstream_states: Callable[[], Sequence[UpstreamState]] = field(default=tuple)
     draining: bool = False
     #: Told of every record that carries a comparison, from shadow runs and audits alike.

@@ -7,6 +7,8 @@ and a rebound name stands in `Host`. Where a key is required neither helps a pag
 
 from __future__ import annotations
 
+import base64
+import binascii
 import ipaddress
 from collections.abc import Sequence
 from urllib.parse import urlsplit
@@ -54,3 +56,14 @@ def check_host(headers: Sequence[Header], allowed: Sequence[str]) -> None:
             "The router's own endpoints are for this machine: set server.api_keys, or list the host in "
             "server.allowed_hosts."
         )
+
+
+def password_of(authorization: str) -> str:
+    """The password of an `Authorization: Basic` field (RFC 7617), whatever the user's name; "" where there is none."""
+    kind, _, given = authorization.partition(" ")
+    if kind.lower() != "basic":
+        return ""
+    try:
+        return base64.b64decode(given.strip(), validate=True).decode().partition(":")[2]
+    except (binascii.Error, UnicodeDecodeError):
+        return ""

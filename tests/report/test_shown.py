@@ -11,7 +11,7 @@ from tests.report.support import local, reported, shadow, upstream, when
 from needle_router.report.document import document
 from needle_router.report.model import DIMENSIONS
 from needle_router.report.notes import AGREEMENT, money, notes, share, span
-from needle_router.report.page import POLICY, STYLE, page
+from needle_router.report.page import POLICY, STYLE, page, sheet
 from needle_router.report.tables import tables
 
 HOSTILE = "<script>alert(1)</script>\"'&\x1b[31m\n\ud800"
@@ -140,9 +140,10 @@ def test_a_period_without_requests_is_a_page_that_says_so():
     assert Reader(text).open == []
 
 
-def test_what_the_caller_knows_stands_below_the_title():
-    text = page(every(), when=when, live="<p>running</p>", title="a & b")
-    assert text.index("<h1>a &amp; b</h1>") < text.index("<p>running</p>") < text.index('class="cards"')
+def test_a_sheet_has_its_title_a_line_and_what_it_is_given():
+    text = sheet("a & b", "1 < 2", "<p>running</p>")
+    assert text.index("<h1>a &amp; b</h1>") < text.index("<p>1 &lt; 2</p>") < text.index("<p>running</p>")
+    assert "<title>a &amp; b</title>" in text
 
 
 def test_the_tables_hold_the_balance_and_what_is_unknown():

@@ -6,7 +6,6 @@ import datetime
 import json
 import os
 import sys
-import time
 from pathlib import Path
 
 from needle_router.cli.exits import Exit, Stop, say
@@ -15,7 +14,7 @@ from needle_router.cli.options import Settings, loaded
 from needle_router.ledger.place import Place
 from needle_router.report.document import document
 from needle_router.report.model import DIMENSIONS, Report
-from needle_router.report.period import moment_s
+from needle_router.report.period import day_of, moment_s, when
 from needle_router.report.summary import summary
 from needle_router.report.tally import Tally
 
@@ -87,16 +86,6 @@ def read(path: Place, since_s: float, until_s: float) -> Tally:
         return tally.take(read_ledger(path, since_s=since_s))
     except (LedgerError, ValueError) as error:
         raise Stop(Exit.FAILED, f"{path} cannot be read: {error}") from None
-
-
-def day_of(time_s: float) -> str:
-    """The day of a moment, on the calendar of this machine."""
-    return time.strftime("%Y-%m-%d", time.localtime(time_s))
-
-
-def when(time_s: float) -> str:
-    """A moment for people, in the zone of this machine."""
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(time_s))
 
 
 def show(found: Report, path: Place, by: str | None) -> None:

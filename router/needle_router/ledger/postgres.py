@@ -22,7 +22,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from needle_router.ledger.place import HIDDEN, Database
 from needle_router.ledger.rows import COLUMNS, NAMES, SCHEMA_VERSION, Row
-from needle_router.ledger.store import BadRecord, LedgerAway, LedgerError, NewerSchema, Reading, Summary
+from needle_router.ledger.store import ALL, BadRecord, LedgerAway, LedgerError, NewerSchema, Reading, Summary
 
 #: What libpq gets where the URL does not say otherwise: seconds, and milliseconds for `tcp_user_timeout`.
 DEFAULTS: Mapping[str, str] = {
@@ -134,9 +134,13 @@ class PostgresReading:
         self._connection = connection
         self._schema = schema
 
-    def records(self, since_s: float) -> Iterator[tuple[str | None, str]]:
+    def records(self, since_s: float, newest: int = ALL) -> Iterator[tuple[str | None, str]]:
         """Instance and JSON, in the order of writing."""
-        yield from self._rows("SELECT instance, record::text FROM {} WHERE time_s >= %s ORDER BY id", since_s)
+        query: LiteralString = """
+            SELECT instance, record::text FROM {0}
+            WHERE time_s >= %s AND id > (SELECT max(id) FROM {0}) - %s ORDER BY id
+        """
+        yield from self._rows(query, since_s, newest)
 
     def costs(self, since_s: float, before_s: float) -> Iterator[tuple[float, float]]:
         """Time and USD."""

@@ -17,7 +17,7 @@ from typing import Any
 
 from needle_router.ledger.rows import NAMES, Row
 from needle_router.ledger.schema import migrate, version_of
-from needle_router.ledger.store import BadRecord, LedgerError, Reading, Summary
+from needle_router.ledger.store import ALL, BadRecord, LedgerError, Reading, Summary
 
 logger = logging.getLogger("needle_router.ledger")
 #: How long another process may hold the file before a batch is given up.
@@ -110,11 +110,12 @@ class SqliteReading:
         self._path = path
         self._schema = schema
 
-    def records(self, since_s: float) -> Iterator[tuple[str | None, str]]:
+    def records(self, since_s: float, newest: int = ALL) -> Iterator[tuple[str | None, str]]:
         """Instance and JSON, oldest first."""
         instance = "instance" if self._schema >= 2 else "NULL"
-        query = f"SELECT {instance}, record FROM decisions WHERE time_s >= ? ORDER BY id"  # noqa: S608
-        yield from self._rows(query, since_s)
+        among = "id > (SELECT max(id) FROM decisions) - ?"
+        query = f"SELECT {instance}, record FROM decisions WHERE time_s >= ? AND {among} ORDER BY id"  # noqa: S608
+        yield from self._rows(query, since_s, newest)
 
     def costs(self, since_s: float, before_s: float) -> Iterator[tuple[float, float]]:
         """Time and USD."""

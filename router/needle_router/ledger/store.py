@@ -9,6 +9,9 @@ from typing import Protocol
 
 from needle_router.ledger.rows import Row
 
+#: As a number of records: none is left out, for no ledger has so many.
+ALL = 2**62
+
 
 class LedgerError(OSError):
     """The ledger cannot be used; the records at hand are lost.
@@ -58,8 +61,8 @@ class Summary:
 class Reading(Protocol):
     """A ledger that is open for reading; what it gives is in the order of writing."""
 
-    def records(self, since_s: float) -> Iterator[tuple[str | None, str]]:
-        """Instance and record (JSON) of all since `since_s` (Unix seconds)."""
+    def records(self, since_s: float, newest: int = ALL) -> Iterator[tuple[str | None, str]]:
+        """Instance and record (JSON) of those since `since_s` (Unix seconds), and of those the `newest` written."""
         ...
 
     def costs(self, since_s: float, before_s: float) -> Iterator[tuple[float, float]]:

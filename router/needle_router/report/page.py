@@ -34,30 +34,41 @@ NARROW_COLUMNS = 4
 Card = tuple[str, str, str]
 
 
-def page(report: Report, *, when: Callable[[float], str], live: str = "", title: str = "needle-router report") -> str:
-    """The whole document; `when` writes a moment, `live` is markup of the caller's that stands below the title."""
+def page(report: Report, *, when: Callable[[float], str]) -> str:
+    """A report as a whole document; `when` writes a moment."""
     period = f"{when(report.since_s)} to {when(report.until_s)}"
-    body = "".join(content(report)) if report.total.requests else "<p>No request was recorded in this period.</p>"
+    return sheet("needle-router report", period, content(report))
+
+
+def sheet(title: str, about: str, body: str) -> str:
+    """A document with this title, a line below it, and markup."""
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">'
         f'<meta name="color-scheme" content="light dark"><meta name="referrer" content="no-referrer">'
         f"<title>{escaped(title)}</title><style>{STYLE}</style></head>"
-        f"<body><main><header><h1>{escaped(title)}</h1><p>{escaped(period)}</p></header>"
-        f"{live}{body}</main></body></html>\n"
+        f"<body><main><header><h1>{escaped(title)}</h1><p>{escaped(about)}</p></header>{body}</main></body></html>\n"
     )
 
 
-def content(report: Report) -> list[str]:
-    """The figures, the plots, the tables, and what has to be said."""
+def content(report: Report) -> str:
+    """The figures, the plots, what has to be said, and the tables."""
+    if not report.total.requests:
+        return notice("No request was recorded in this period.")
     told = "".join(f"<li>{escaped(note)}</li>" for note in notes(report))
-    return [
-        cards(figures(report)),
-        f'<section class="plots">{"".join(f"<figure>{plot}</figure>" for plot in plots(report))}</section>',
-        f'<section class="notes"><h2>How to read this</h2><ul>{told}</ul></section>',
-        f'<section class="tables">{"".join(table(one) for one in tables(report, DIMENSIONS))}</section>',
-    ]
+    drawn = "".join(f"<figure>{plot}</figure>" for plot in plots(report))
+    return (
+        f"{cards(figures(report))}"
+        f'<section class="plots">{drawn}</section>'
+        f'<section class="notes"><h2>How to read this</h2><ul>{told}</ul></section>'
+        f'<section class="tables">{"".join(table(one) for one in tables(report, DIMENSIONS))}</section>'
+    )
+
+
+def notice(text: str) -> str:
+    """A sentence in the place of what cannot be shown."""
+    return f'<p class="notes">{escaped(text)}</p>'
 
 
 def figures(report: Report) -> list[Card]:

@@ -22,3 +22,13 @@ def moment_s(text: str, now: datetime.datetime, *, end: bool = False) -> float:
     if day and end:
         found += datetime.timedelta(days=1)
     return found.timestamp()
+
+
+def day_of(time_s: float) -> str:
+    """The day of a moment, on the calendar of this machine."""
+    return datetime.datetime.fromtimestamp(time_s).strftime("%Y-%m-%d")
+
+
+def when(time_s: float) -> str:
+    """A moment for people, in the zone of this machine."""
+    return datetime.datetime.fromtimestamp(time_s).strftime("%Y-%m-%d %H:%M")

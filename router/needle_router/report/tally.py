@@ -64,6 +64,7 @@ class Tally:
 
     def __init__(self, *, day_of: Callable[[float], str], since_s: float = 0.0, until_s: float = float("inf")) -> None:
         self.since_s, self.until_s = since_s, until_s
+        self.taken = 0
         self._day_of = day_of
         self._days: dict[int, str] = {}
         self._cells: dict[tuple[object, ...], Cell] = {}
@@ -82,6 +83,7 @@ class Tally:
 
     def add(self, record: DecisionRecord) -> None:
         """Add one record."""
+        self.taken += 1
         slot = int(record.time_s // SLOT_S)
         day = self._days.get(slot)
         if day is None:
