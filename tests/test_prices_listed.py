@@ -12,7 +12,8 @@ from needle_router.config.schema import Price
 from needle_router.metrics import Metrics
 from needle_router.price_list import active, listed, matches, rates_at
 from needle_router.prices import Prices
-from needle_router.records import DecisionRecord, Totals
+from needle_router.records import DecisionRecord
+from needle_router.totals import Totals
 from needle_router.turn import Usage
 from needle_router.usage import UsageReader
 

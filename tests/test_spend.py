@@ -65,17 +65,18 @@ def written(path, *records):
     return path
 
 
-def test_what_a_race_wasted_is_spent_too(tmp_path):
+def test_what_races_wasted_and_audits_cost_is_spent_too(tmp_path):
     ledger = Ledger(tmp_path / "decisions.db", retention_days=36_500)
     ledger.start()
     noon_s = NOON.timestamp()
     ledger.put(DecisionRecord(time_s=noon_s - 60, route="local", reason="confident", raced=True, wasted_usd=0.25))
     ledger.put(DecisionRecord(time_s=noon_s - 60, route="local", reason="confident", raced=True))
     ledger.put(DecisionRecord(time_s=noon_s - 60, route="upstream", reason="race-lost", raced=True, cost_usd=0.5))
+    ledger.put(DecisionRecord(time_s=noon_s - 60, route="local", reason="confident", audit="compared", audit_usd=1.0))
     ledger.close()
     spend = Spend(now=Clock())
     spend.load(tmp_path / "decisions.db")
-    assert spend.now() == (0.75, 0.75)
+    assert spend.now() == (1.75, 1.75)
 
 
 def test_a_restart_goes_on_with_what_the_ledger_holds(tmp_path):

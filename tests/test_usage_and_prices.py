@@ -12,8 +12,9 @@ from backports import zstd
 from needle_router.config.schema import Price
 from needle_router.decoding import decoder_for
 from needle_router.prices import Prices
-from needle_router.records import DecisionRecord, Totals
+from needle_router.records import AUDITS, DecisionRecord
 from needle_router.tokens import EstimateCounter, counter_for
+from needle_router.totals import Totals
 from needle_router.turn import Usage
 from needle_router.usage import MAX_BODY_BYTES, UsageReader, usage_of
 
@@ -191,6 +192,9 @@ def test_totals_keep_local_upstream_and_saved_apart():
         "refused": {"requests": 1},
         "saved": {"prompt_tokens": 105, "completion_tokens": 15, "cost_usd": 0.3, "cost_unknown": 0},
         "races": {"local": 0, "upstream": 0, "merged": 0},
+        "audits": dict.fromkeys(
+            (*AUDITS, "agree", "prompt_tokens", "completion_tokens", "cost_usd", "cost_unknown"), 0
+        ),
         "wasted": {"requests": 0, "prompt_tokens": 0, "cost_usd": 0.0, "cost_unknown": 0},
     }
     assert totals.reasons() == {
@@ -212,6 +216,29 @@ def test_totals_count_races_by_who_answered_and_what_they_wasted():
     assert found["races"] == {"local": 3, "upstream": 1, "merged": 0}
     assert found["wasted"] == {"requests": 2, "prompt_tokens": 57, "cost_usd": 0.5, "cost_unknown": 1}
     assert found["upstream"]["cost_usd"] == 0.1
+
+
+def test_totals_count_audits_by_what_came_of_them():
+    totals = Totals()
+    totals.add(record("local", audit="compared", comparison="agree", audit_usage=EXPECTED, audit_usd=0.5))
+    totals.add(record("local", audit="compared", comparison="name-differs", audit_usage=Usage(7, 1)))
+    totals.add(record("local", audit="timeout"))
+    totals.add(record("local", audit="failed"))
+    totals.add(record("local", audit="dropped"))
+    totals.add(record("local"))
+    assert totals.as_dict()["audits"] == {
+        "compared": 2,
+        "unread": 0,
+        "failed": 1,
+        "timeout": 1,
+        "dropped": 1,
+        "agree": 1,
+        "prompt_tokens": EXPECTED.prompt_tokens + 7,
+        "completion_tokens": EXPECTED.completion_tokens + 1,
+        "cost_usd": 0.5,
+        "cost_unknown": 2,
+    }
+    assert totals.as_dict()["upstream"]["cost_usd"] == 0
 
 
 def test_sums_of_money_do_not_drift():

@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Any
 
 from needle_policies.adaptive import Adaptive
+from needle_policies.audit import Audit
 from needle_policies.base import Policy
 from needle_policies.budget import Budget
 from needle_policies.canary import Canary
@@ -40,6 +41,7 @@ BUILT_IN: Mapping[str, type[Policy]] = MappingProxyType(
         "adaptive": Adaptive,
         "budget": Budget,
         "race": Race,
+        "audit": Audit,
         "threshold": Threshold,
     }
 )
@@ -85,11 +87,12 @@ def build(
     policies = [_certified(known[table["kind"]](**_options(table)), certificates) for table in tables]
     policies = _with_followers(policies)
     last = [policy for policy in policies if isinstance(policy, Budget)]
+    audits = [policy for policy in policies if isinstance(policy, Audit)]
     if merge is None or merge.when == "never":
-        return Cascade(policies, last)
+        return Cascade(policies, last, audits)
     guards = [policy for policy in policies if isinstance(policy, Guards)]
     rest = tuple(policy for policy in policies if not isinstance(policy, Guards))
-    return Cascade([*guards, dataclasses.replace(merge, inner=rest)], last)
+    return Cascade([*guards, dataclasses.replace(merge, inner=rest)], last, audits)
 
 
 def _with_followers(policies: list[Policy]) -> list[Policy]:

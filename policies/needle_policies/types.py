@@ -44,9 +44,9 @@ class Features:
     an upstream can serve, found while parsing (`media-input`, `many-choices`, ...). `prompt_tokens` counts what the
     engine would read: facts, tools and the user's text. `extraction` is true for `response_format` json_schema without
     tools. `clauses` is the number of separate wishes the user's text seems to hold. `conversation` is the same text for
-    every turn of a conversation. `fingerprint` names schemas, prompt, engine and session mode; "" unless a policy reads
-    it (`wants_fingerprint`). `tool_risks` runs along `tool_names`: what each tool's schema declares, "" for
-    nothing; empty when none declares anything.
+    every turn of a conversation, `turn` for every repetition of this one. `fingerprint` names schemas, prompt, engine
+    and session mode; "" unless a policy reads it (`wants_fingerprint`). `tool_risks` runs along `tool_names`: what each
+    tool's schema declares, "" for nothing; empty when none declares anything.
     """
 
     has_tools: bool = False
@@ -63,6 +63,7 @@ class Features:
     stream: bool = False
     obstacles: tuple[str, ...] = ()
     conversation: str = ""
+    turn: str = ""
     tool_risks: tuple[str, ...] = ()
     fingerprint: str = ""
 

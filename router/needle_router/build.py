@@ -30,12 +30,12 @@ from needle_router.ledger import Ledger, Place, default_path, place_of
 from needle_router.metrics import Metrics
 from needle_router.pipeline import Pipeline, Verdict, World
 from needle_router.prices import Prices
-from needle_router.records import Totals
 from needle_router.services import Services, local_name
 from needle_router.spend import Spend, local_now
 from needle_router.supply.background import supplied
 from needle_router.surfaces.chat import Unreadable, parse
 from needle_router.tokens import counter_for, window_of
+from needle_router.totals import Totals
 from needle_router.turn import Turn
 
 #: Names of the local model that a request may ask for, whatever model runs.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 
 from needle_policies import Features
 from needle_router.evidence.intents import wishes
@@ -38,6 +39,7 @@ def features(turn: Turn, task: Task, catalogue: Catalogue, *, prompt_tokens: int
         stream=turn.stream,
         obstacles=tuple(dict.fromkeys((*turn.obstacles, *found_here(turn, task, catalogue)))),
         conversation=conversation(turn) if turn.has_tools else "",
+        turn=turn_name(turn) if turn.has_tools else "",
         tool_risks=risks(catalogue),
     )
 
@@ -77,5 +79,13 @@ def found_here(turn: Turn, task: Task, catalogue: Catalogue) -> tuple[str, ...]:
 def conversation(turn: Turn) -> str:
     """A stable name of the conversation: the same for every turn that continues it, 16 hex digits."""
     first = next((message.text for message in turn.messages if message.role == "user"), "")
-    text = "\0".join((*turn.system_texts, first))
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return _name((*turn.system_texts, first))
+
+
+def turn_name(turn: Turn) -> str:
+    """A stable name of this turn of its conversation: the same when the request is repeated, 16 hex digits."""
+    return _name((conversation(turn), str(len(turn.messages)), turn.user_text))
+
+
+def _name(texts: Sequence[str]) -> str:
+    return hashlib.sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()[:16]

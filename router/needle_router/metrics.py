@@ -13,12 +13,12 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from needle_policies import REASONS
 from needle_router.engine.base import EngineHealth
 from needle_router.forward.breaker import STATES
-from needle_router.records import DecisionRecord
+from needle_router.records import AUDITS, UNPAID_AUDITS, DecisionRecord
 
 ERROR_KINDS = frozenset(("unreachable", "timeout", "disconnected", "status"))
 ROUTES = ("local", "upstream", "merged")
 #: What may have no known price.
-COST_KINDS = ("saved", "wasted")
+COST_KINDS = ("saved", "wasted", "audits")
 #: 0 is a request whose client left before any answer began; whatever upstreams make up is "other".
 CODES = {0: "0"} | {int(status): str(int(status)) for status in HTTPStatus}
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
@@ -53,6 +53,8 @@ class Metrics:
         self._saved = Counter(f"{name}cost_saved_usd", "USD not spent upstream", registry=registry)
         self._races = Counter(f"{name}races", "Races, by the leg that answered", ["route"], registry=registry)
         self._wasted = Counter(f"{name}cost_wasted_usd", "USD of upstream calls cancelled in races", registry=registry)
+        self._audits = Counter(f"{name}audits", "Local answers drawn for an audit", ["outcome"], registry=registry)
+        self._audited = Counter(f"{name}cost_audits_usd", "USD of audits", registry=registry)
         self._unknown = Counter(f"{name}cost_unknown", "Amounts without a known price", ["kind"], registry=registry)
         self._dropped = Counter(f"{name}ledger_dropped", "Records the ledger dropped", registry=registry)
         Gauge(f"{name}build_info", "Version", ["version", "backend"], registry=registry).labels(version, backend).set(1)
@@ -62,6 +64,8 @@ class Metrics:
             self._tokens.labels(kind)
         for route in ROUTES:
             self._races.labels(route)
+        for outcome in AUDITS:
+            self._audits.labels(outcome)
         for kind in COST_KINDS:
             self._unknown.labels(kind)
         self._series = functools.lru_cache(maxsize=4096)(self._requests.labels)
@@ -83,6 +87,10 @@ class Metrics:
             self._races.labels(record.route).inc()
         if record.wasted is not None:
             self._money("wasted", self._wasted, record.wasted_usd)
+        if record.audit:
+            self._audits.labels(record.audit).inc()
+        if record.audit not in UNPAID_AUDITS:
+            self._money("audits", self._audited, record.audit_usd)
 
     def _money(self, kind: str, counter: Counter, usd: float | None) -> None:
         """Add an amount, or count it as unknown."""

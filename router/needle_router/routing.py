@@ -10,6 +10,7 @@ import logging
 
 from needle_policies import Action
 from needle_router.answering import answer, answer_alone, local_reply
+from needle_router.auditing import answer_audited, audit_of
 from needle_router.errors import BadRequest, EngineUnavailable
 from needle_router.exchange import COMPLETIONS, PASSED, Exchange
 from needle_router.forward.inner import replay
@@ -95,8 +96,17 @@ async def carry_out(exchange: Exchange, verdict: Verdict, turn: Turn) -> None:
     """Do what was decided."""
     match verdict.action:
         case Action.ANSWER:
-            await answer(exchange, verdict, turn, local_reply(exchange, verdict, turn, "local"))
+            await answer_here(exchange, verdict, turn)
         case Action.MERGE:
             await merge(exchange, verdict, turn)
         case _:
             await forward(exchange, verdict, turn, replay(turn.raw, exchange.receive))
+
+
+async def answer_here(exchange: Exchange, verdict: Verdict, turn: Turn) -> None:
+    """Answer with the engine's calls; some of these answers are put to the upstream afterwards."""
+    reply, audit = local_reply(exchange, verdict, turn, "local"), audit_of(exchange, verdict)
+    if audit is None:
+        await answer(exchange, verdict, turn, reply)
+    else:
+        await answer_audited(exchange, verdict, turn, reply, audit)

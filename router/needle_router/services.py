@@ -19,11 +19,12 @@ from needle_router.ledger import Ledger
 from needle_router.metrics import Metrics
 from needle_router.pipeline import Pipeline
 from needle_router.prices import Prices
-from needle_router.records import DecisionRecord, Totals
+from needle_router.records import DecisionRecord
 from needle_router.reply import Stamp
 from needle_router.spend import Spend
 from needle_router.surfaces.ids import call_id
 from needle_router.tokens import TokenCounter
+from needle_router.totals import Totals
 from needle_router.turn import Usage
 
 logger = logging.getLogger("needle_router.services")
@@ -63,6 +64,8 @@ class Services:
     dashboard: Dashboard
     upstream_states: Callable[[], Sequence[UpstreamState]] = field(default=tuple)
     draining: bool = False
+    #: Audits under way.
+    audits: int = 0
     #: Told of every record that carries a comparison, from shadow runs and audits alike.
     on_compared: list[Callable[[DecisionRecord], None]] = field(default_factory=list)
     started: float = field(default_factory=time.time)

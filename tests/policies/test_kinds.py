@@ -4,6 +4,7 @@ import pytest
 
 from needle_policies import Action, Decision, Plan, Planned, Situation
 from needle_policies.adaptive import Adaptive
+from needle_policies.audit import Audit
 from needle_policies.budget import Budget
 from needle_policies.canary import Canary
 from needle_policies.cascade import Cascade
@@ -182,6 +183,42 @@ def test_a_shut_gate_lets_probes_through():
 @pytest.mark.parametrize("merge", [None, Merge()], ids=["no merging", "merging"])
 def test_a_race_is_planned_where_no_later_policy_has_a_plan(tables, planned, merge):
     assert build([{"kind": "guards"}, *tables], merge).plan(features("f"), NOW) == planned
+
+
+def lots(kind, names):
+    return {name: lot(kind, name) for name in names}
+
+
+@pytest.mark.parametrize(
+    ("options", "calls", "drawn"),
+    [
+        pytest.param({"share": 1.0}, ("f",), True, id="all"),
+        pytest.param({"share": 0.0}, ("f",), False, id="none"),
+        pytest.param({"share": 0.0, "tools": {"f": 1.0}}, ("f",), True, id="a tool of its own"),
+        pytest.param({"share": 1.0, "tools": {"f": 0.0}}, ("f",), False, id="a tool left out"),
+        pytest.param({"share": 0.0, "tools": {"g": 1.0}}, ("f", "g"), True, id="the largest share of the calls"),
+        pytest.param({"share": 1.0}, (), False, id="no call"),
+    ],
+)
+def test_which_answers_an_audit_draws(options, calls, drawn):
+    cascade = build([{"kind": "guards"}, {"kind": "audit", **options}, {"kind": "threshold"}], Merge())
+    found = cascade.audit_of(features("f", "g", turn="9f86d081884c7d65"), NOW, evidence(*calls))
+    assert (found is not None) is drawn
+
+
+def test_an_audit_draws_turns_and_a_repeated_one_again():
+    turns = [f"turn {number}" for number in range(10_000)]
+    drawn = {turn for turn in turns if Audit(share=0.05).draws(features("f", turn=turn), evidence("f"))}
+    assert drawn == {turn for turn, value in lots("audit", turns).items() if value < 0.05}
+    # The exact share would be 500; four standard deviations are 87.
+    assert 413 <= len(drawn) <= 587
+
+
+def test_nothing_is_audited_once_a_budget_is_spent():
+    for then in ("lower", "refuse"):
+        cascade = build([{"kind": "audit", "share": 1.0}, {"kind": "budget", "daily_usd": 5.0, "then": then}])
+        assert cascade.audit_of(features("f"), SPENT, evidence("f")) is None
+        assert cascade.audit_of(features("f"), NOW, evidence("f")) is not None
 
 
 def test_a_race_s_share_is_of_conversations():

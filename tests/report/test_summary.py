@@ -70,6 +70,15 @@ def test_what_races_wasted_is_taken_off_the_savings():
     assert (found.races.usd, found.races.unknown, found.net_usd) == (0.25, 1, 2.75)
 
 
+def test_what_audits_cost_is_taken_off_the_savings():
+    found = reported(
+        local(saved=Usage(10, 10), saved_usd=1.0, audit="compared", comparison="agree", audit_usd=0.25),
+        local(saved=Usage(10, 10), saved_usd=1.0, audit="timeout"),
+        local(saved=Usage(10, 10), saved_usd=1.0, audit="dropped"),
+    ).savings
+    assert (found.audits.usd, found.audits.unknown, found.net_usd) == (0.25, 1, 2.75)
+
+
 def test_percentiles_are_times_that_were_measured():
     found = reported(*(local(engine_s=float(number)) for number in range(1, 101))).latency["engine"]
     assert (found.n, found.p50_s, found.p90_s, found.p95_s, found.p99_s, found.max_s) == (100, 50, 90, 95, 99, 100)

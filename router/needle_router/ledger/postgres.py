@@ -147,7 +147,8 @@ class PostgresReading:
         query: LiteralString = (
             # The same sum as `DecisionRecord.spent_usd`.
             "SELECT time_s, usd FROM (SELECT id, time_s, coalesce(cost_usd, 0) + "
-            "coalesce((record::json ->> 'wasted_usd')::double precision, 0) AS usd "
+            "coalesce((record::json ->> 'wasted_usd')::double precision, 0) + "
+            "coalesce((record::json ->> 'audit_usd')::double precision, 0) AS usd "
             "FROM {} WHERE time_s >= %s AND time_s < %s) AS spent WHERE usd > 0 ORDER BY id"
         )
         yield from self._rows(query, since_s, before_s)

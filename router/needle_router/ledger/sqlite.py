@@ -96,7 +96,8 @@ class SqliteStore:
 #: The same sum as `DecisionRecord.spent_usd`.
 _COSTS = """
 SELECT time_s, usd FROM (
-    SELECT time_s, coalesce(cost_usd, 0) + coalesce(json_extract(record, '$.wasted_usd'), 0) AS usd
+    SELECT time_s, coalesce(cost_usd, 0) + coalesce(json_extract(record, '$.wasted_usd'), 0)
+        + coalesce(json_extract(record, '$.audit_usd'), 0) AS usd
     FROM decisions WHERE time_s >= ? AND time_s < ?
 ) WHERE usd > 0
 """

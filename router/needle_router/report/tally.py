@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from needle_router.calibrate.samples import Labelled, labelled
-from needle_router.records import DecisionRecord
+from needle_router.records import UNPAID_AUDITS, DecisionRecord
 
 #: Days begin on whole quarters of an hour, in every time zone there is.
 SLOT_S = 900
@@ -109,8 +109,9 @@ class Tally:
         _add_money(cell, record, failed)
         self._add_times(record)
         if record.comparison:
-            source = "audit" if record.route == "local" else "shadow"
-            self.scored[source].append((labelled(record), record.cost_usd))
+            audited = record.route == "local"
+            price = record.audit_usd if audited else record.cost_usd
+            self.scored["audit" if audited else "shadow"].append((labelled(record), price))
 
     def _add_times(self, record: DecisionRecord) -> None:
         times = self.times
@@ -143,3 +144,6 @@ def _add_money(cell: Cell, record: DecisionRecord, failed: bool) -> None:
     if record.wasted is not None:
         cell.race_usd += record.wasted_usd or 0.0
         cell.race_unknown += record.wasted_usd is None
+    if record.audit not in UNPAID_AUDITS:
+        cell.audit_usd += record.audit_usd or 0.0
+        cell.audit_unknown += record.audit_usd is None
