@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 import anyio
 from starlette.types import Message, Receive
 
+from needle_policies.limits import Limits
 from needle_router.errors import BodyTooLarge
-from needle_router.observe import Header, header_value
+from needle_router.observe import Header, header_value, header_values
 
 T = TypeVar("T")
+#: A decimal number as people write one; `float` also takes "nan", "1_0" and digits of other scripts.
+SCORE = re.compile(r"[0-9]{1,3}(?:\.[0-9]{0,17})?|\.[0-9]{1,17}")
+#: Any printable name but one with a comma; which names exist is the request's own business.
+TOOL_NAME = re.compile(r"[!-+\--~]{1,128}")
 
 
 class ClientGone(Exception):
@@ -26,6 +32,24 @@ def mode_of(headers: Sequence[Header], *, configured: str, draining: bool) -> st
     if asked == "force-upstream" or draining:
         return "force-upstream"
     return "shadow" if "shadow" in (configured, asked) else "on"
+
+
+def limits_of(headers: Sequence[Header]) -> Limits | None:
+    """What `x-needle-min-confidence` and `x-needle-never` ask for, the strictest of several; None for nonsense.
+
+    Whoever sends such a field wants less to be answered here, so one that cannot be read must not be passed over.
+    """
+    scores = [_score(text) for text in header_values(headers, b"x-needle-min-confidence")]
+    listed = ",".join(header_values(headers, b"x-needle-never"))
+    names = [name.strip() for name in listed.split(",") if name.strip()]
+    if None in scores or any(TOOL_NAME.fullmatch(name) is None for name in names):
+        return None
+    return Limits(max((score for score in scores if score is not None), default=0.0), frozenset(names))
+
+
+def _score(text: str) -> float | None:
+    found = float(text) if SCORE.fullmatch(text.strip()) else None
+    return found if found is not None and found <= 1 else None
 
 
 def inspectable(headers: Sequence[Header]) -> bool:

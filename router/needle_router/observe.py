@@ -40,6 +40,11 @@ def with_request_id(headers: list[Header], mint: Callable[[], str]) -> list[Head
     return [*headers, (REQUEST_ID, mint().encode("latin-1"))]
 
 
+def header_values(headers: Iterable[Header], name: bytes) -> list[str]:
+    """Every value of a header, in order; `name` in lower case."""
+    return [value.decode("latin-1") for key, value in headers if key.lower() == name]
+
+
 class ObservedSend:
     """An ASGI `send` that adds our headers to the start of a response and reads along.
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from needle_policies import NEEDS_ENGINE, Action, Decision, Evidence, Features, Plan, Planned, Situation
 from needle_policies.cascade import Cascade
+from needle_policies.limits import NO_LIMITS, Limits
 from needle_router.acceptance import Acceptance
 from needle_router.config.schema import Config
 from needle_router.engine.base import Engine, EngineState
@@ -46,6 +47,8 @@ class Prepared:
     chained: bool = False
     #: What holds where the upstream is asked beside the engine and is first; None where it is not asked.
     race: Planned | None = None
+    #: What the request asks for itself.
+    limits: Limits = NO_LIMITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,14 +168,17 @@ class Pipeline:
             attempts=attempts,
         )
 
-    def plan(self, turn: Turn, mode: str) -> tuple[Prepared, Verdict | None]:
+    def plan(self, turn: Turn, mode: str, *, limits: Limits = NO_LIMITS) -> tuple[Prepared, Verdict | None]:
         """Everything before the engine: a verdict when it need not run, else None."""
-        prepared = self.prepare(turn)
+        prepared = replace(self.prepare(turn), limits=limits)
         if prepared.features.extraction and not self.config.extract.local:
             return prepared, Verdict(Action.FORWARD, "extraction-off", "extract", prepared=prepared)
         if turn.stream and prepared.features.extraction and len(prepared.task.steps) != 1:
             return prepared, Verdict(Action.FORWARD, "extraction-uncertain", "extract", prepared=prepared)
-        planned = self.policies.plan(prepared.features, self.situation(mode, prepared.features.tool_names))
+        situation = self.situation(mode, prepared.features.tool_names)
+        planned = self.policies.plan(prepared.features, situation)
+        if planned.plan in (Plan.TRY_LOCAL, Plan.RACE):
+            planned = limits.plan(prepared.features, situation) or planned
         if not NEEDS_ENGINE[planned.plan]:
             return prepared, Verdict(Action.FORWARD, planned.reason, planned.policy, prepared=prepared)
         if mode == "shadow" or planned.plan is Plan.SHADOW:
@@ -206,11 +212,15 @@ class Pipeline:
         """What the policies make of an attempt."""
         prepared = attempt.prepared
         tools = prepared.features.tool_names
-        decision = self.policies.judge(prepared.features, self.situation(mode, tools), attempt.evidence)
+        situation = self.situation(mode, tools)
+        decision = self.policies.judge(prepared.features, situation, attempt.evidence)
         if prepared.chained and attempt.envelope is not None:
             decision = chained_decision(decision, attempt.evidence)
         elif attempt.envelope is not None and decision.action is not Action.SHADOW:
             self.acceptance.note(tools, used=decision.action in (Action.ANSWER, Action.MERGE))
+        if decision.action in (Action.ANSWER, Action.MERGE):
+            # After it was noted whether the answer is good enough: one request's wish says nothing of its tools.
+            decision = prepared.limits.judge(prepared.features, situation, attempt.evidence) or decision
         reason = decision.reason
         if prepared.features.extraction and decision.action is not Action.SHADOW:
             reason = EXTRACTION_REASONS[decision.action is Action.ANSWER]

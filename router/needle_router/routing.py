@@ -9,13 +9,14 @@ from __future__ import annotations
 import logging
 
 from needle_policies import Action
+from needle_policies.limits import Limits
 from needle_router.answering import answer, answer_alone, local_reply
 from needle_router.auditing import answer_audited, audit_of
 from needle_router.errors import BadRequest, EngineUnavailable
 from needle_router.exchange import COMPLETIONS, PASSED, Exchange
 from needle_router.forward.inner import replay
 from needle_router.forwarding import forward
-from needle_router.incoming import ClientGone, inspectable, mode_of, unless_gone
+from needle_router.incoming import ClientGone, inspectable, limits_of, mode_of, unless_gone
 from needle_router.merging import merge
 from needle_router.pipeline import Pipeline, Prepared, Verdict
 from needle_router.racing import race
@@ -59,8 +60,10 @@ async def route(exchange: Exchange) -> None:
 
 async def choose(exchange: Exchange, turn: Turn, mode: str) -> None:
     """Plan, race or ask the engine, and do what comes of it."""
-    pipeline = exchange.services.pipeline
-    prepared, verdict = planned(pipeline, turn, mode)
+    pipeline, limits = exchange.services.pipeline, limits_of(exchange.headers)
+    if limits is None:
+        return await carry_out(exchange, Verdict(Action.FORWARD, "bad-override"), turn)
+    prepared, verdict = planned(pipeline, turn, mode, limits)
     if verdict is None and prepared is not None:
         asking = Verdict(Action.FORWARD, "race-lost", "race", prepared=prepared)
         # A race asks the upstream whatever comes of it, so a spent budget that refuses stands against it.
@@ -70,10 +73,10 @@ async def choose(exchange: Exchange, turn: Turn, mode: str) -> None:
     await carry_out(exchange, pipeline.settled(verdict or FAULT), turn)
 
 
-def planned(pipeline: Pipeline, turn: Turn, mode: str) -> tuple[Prepared | None, Verdict | None]:
+def planned(pipeline: Pipeline, turn: Turn, mode: str, limits: Limits) -> tuple[Prepared | None, Verdict | None]:
     """The pipeline's plan; a fault of ours is a reason to forward."""
     try:
-        return pipeline.plan(turn, mode)
+        return pipeline.plan(turn, mode, limits=limits)
     except Exception:
         logger.exception("the request is forwarded after a fault of the router")
         return None, FAULT
