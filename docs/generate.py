@@ -9,6 +9,7 @@ A part stands between `<!-- begin: NAME -->` and `<!-- end: NAME -->`; everythin
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -21,6 +22,7 @@ from needle_policies import reasons
 from needle_router import errors
 from needle_router.config.keys import ENV_ALIASES, KEYS
 from needle_router.metrics import Metrics
+from training import tables
 
 ROOT = Path(__file__).resolve().parent.parent
 #: A comment that heads a group, or a row, of the table of reasons.
@@ -107,12 +109,23 @@ def shown(default: object) -> str:
             return "see below" if default else "empty"
 
 
+def evaluation(table: Callable[[Any], str]) -> Callable[[], str]:
+    """A table of the broad model's evaluation."""
+    return lambda: table(json.loads((ROOT / "training/models/broad-evaluation.json").read_text("utf-8")))
+
+
 #: file -> name of a part -> what stands in it.
 PARTS: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "README.md": {"reasons": reason_table},
     "docs/configuration.md": {"keys": key_table, "example": example_page},
     "docs/http.md": {"errors": error_table},
     "docs/operations.md": {"metrics": metric_table},
+    "training/README.md": {
+        "kinds": evaluation(tables.kinds),
+        "risk": evaluation(tables.risk),
+        "speed": evaluation(tables.speed),
+        "outside": evaluation(tables.outside),
+    },
 }
 
 

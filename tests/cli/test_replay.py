@@ -115,7 +115,7 @@ def test_what_cannot_be_certified_is_refused_in_words(cli, requests):
 def test_the_plot_is_an_svg_of_its_own(cli, requests, tmp_path):
     code, _, _ = cli("replay", requests, *DAY, "--plot", "curve.svg")
     drawn = (tmp_path / "curve.svg").read_text()
-    assert (code, drawn[:5], "without ungrounded" in drawn) == (0, "<svg ", True)
+    assert (code, drawn[:5], "w/o ungrounded" in drawn) == (0, "<svg ", True)
 
 
 def test_a_png_is_drawn_where_resvg_is_installed_and_refused_in_words_where_not(cli, requests, tmp_path):

@@ -35,7 +35,7 @@ def line(**fields):
 def test_a_request_body_with_what_is_expected_in_it():
     (case,) = read_requests([line(**BODY, expected=DIM, category="home", id=7)])
     assert (case.name, case.category, json.loads(case.body)) == ("7", "home", BODY)
-    assert case.wanted == TheseCalls((Call("set_lights", {"room": "den"}),), {"set_lights": {"level": 100}})
+    assert case.wanted == TheseCalls((Call("set_lights", {"room": "den"}),))
 
 
 def test_a_request_beside_what_is_expected():
@@ -54,6 +54,21 @@ def test_a_recorded_answer_says_what_is_expected():
 def test_a_recorded_answer_without_calls_says_that_none_is_expected():
     (case,) = read_requests([line(request=BODY, response={"choices": [{"message": {"content": "hello"}}]})])
     assert case.wanted.silent
+
+
+@pytest.mark.parametrize(
+    ("content", "calls"),
+    [
+        pytest.param('{"city": "Oslo"}', (Call("place", {"city": "Oslo"}),), id="the object"),
+        pytest.param("I cannot tell", (), id="words"),
+    ],
+)
+def test_a_recorded_structured_answer_is_the_call_that_it_is_here(content, calls):
+    schema = {"name": "place", "schema": {"type": "object", "properties": {"city": {"type": "string"}}}}
+    wanted = {"type": "json_schema", "json_schema": schema}
+    request = {"messages": BODY["messages"], "response_format": wanted}
+    (case,) = read_requests([line(request=request, response={"choices": [{"message": {"content": content}}]})])
+    assert case.wanted.calls == calls
 
 
 def test_a_request_alone_says_nothing_about_right_or_wrong():

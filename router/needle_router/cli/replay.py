@@ -199,7 +199,7 @@ def write_files(wishes: Wishes, result: Result) -> None:
 
 
 def _plot(name: str, result: Result, target: float | None) -> bytes:
-    from needle_router.replay.curves import picture, plain_colours
+    from needle_router.replay.curves import picture, plain
 
     svg = picture(result.rows, title=result.source.rpartition("/")[2], target=target)
     if name.endswith(".svg"):
@@ -208,7 +208,7 @@ def _plot(name: str, result: Result, target: float | None) -> bytes:
         import resvg_py
     except ImportError:
         raise Stop(Exit.FAILED, f"{name}: a PNG needs the package resvg-py: pip install 'needle-router[png]'") from None
-    return bytes(resvg_py.svg_to_bytes(svg_string=plain_colours(svg), zoom=2))
+    return bytes(resvg_py.svg_to_bytes(svg_string=plain(svg), zoom=2))
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -49,7 +49,7 @@ def case_of(example: Example) -> Case:
     system = [] if example.system is None else [{"role": "system", "content": example.system}]
     messages = [*system, {"role": "user", "content": example.query}]
     body = request_body(messages, example.tools)
-    wanted = TheseCalls(tuple(Call(call["name"], call["arguments"]) for call in example.calls), defaults(example.tools))
+    wanted = TheseCalls(tuple(Call(call["name"], call["arguments"]) for call in example.calls))
     return Case(example.name, example.category, body, wanted)
 
 
@@ -57,14 +57,3 @@ def request_body(messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[
     """A request body with flat declarations as function tools."""
     declared = [{"type": "function", "function": tool} for tool in tools]
     return json.dumps({"model": MODEL, "messages": messages, "tools": declared}).encode()
-
-
-def defaults(tools: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Tool name -> the default arguments of its schema."""
-    return {tool["name"]: _defaults(tool.get("parameters")) for tool in tools if isinstance(tool.get("name"), str)}
-
-
-def _defaults(schema: Any) -> dict[str, Any]:
-    properties = schema.get("properties") if isinstance(schema, dict) else None
-    shapes = properties.items() if isinstance(properties, dict) else ()
-    return {key: shape["default"] for key, shape in shapes if isinstance(shape, dict) and "default" in shape}

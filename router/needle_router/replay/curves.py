@@ -14,6 +14,9 @@ from needle_router.replay.rows import Row, labelled
 #: As many curves as there are colours.
 MAX_CURVES = len(SERIES)
 _VARIABLE = re.compile(r"var\(--(\w+)\)")
+_FONTS = re.compile(r"system-ui,[^}]*sans-serif")
+#: A renderer that asks no desktop for its font needs names; one of these is on most machines.
+COMMON_FONTS = '"DejaVu Sans","Liberation Sans","Noto Sans",Arial,Helvetica,Roboto,"Segoe UI",sans-serif'
 _DARK = re.compile(r"@media[^{]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}")
 
 
@@ -23,7 +26,8 @@ def curves(rows: Sequence[Row]) -> Mapping[str, tuple[tuple[float, float], ...]]
     single = [line for line in found if line.left_out not in (ALL_CHECKS, SCORE_ALONE)]
     single.sort(key=lambda line: -(line.stopped_wrong + line.stopped_right))
     names = [ALL_CHECKS, *(line.left_out for line in single[: MAX_CURVES - 2]), SCORE_ALONE]
-    return {name: pairs(risk_coverage(labelled(rows, variants()[name]))) for name in names}
+    # Short names: the legend cuts long ones.
+    return {name.replace("without", "w/o"): pairs(risk_coverage(labelled(rows, variants()[name]))) for name in names}
 
 
 def picture(rows: Sequence[Row], *, title: str, target: float | None = None) -> str:
@@ -31,7 +35,7 @@ def picture(rows: Sequence[Row], *, title: str, target: float | None = None) -> 
     return risk_coverage_svg(curves(rows), title=title, target=target)
 
 
-def plain_colours(svg: str) -> str:
-    """The plot for a renderer without CSS variables: the light scheme, every colour by its value."""
+def plain(svg: str) -> str:
+    """The plot for a renderer without CSS variables: the light scheme, every colour by its value, fonts by name."""
     colours = {**LIGHT, **{f"s{index}": light for index, (light, _, _) in enumerate(SERIES)}}
-    return _VARIABLE.sub(lambda found: colours[found[1]], _DARK.sub("", svg))
+    return _FONTS.sub(COMMON_FONTS, _VARIABLE.sub(lambda found: colours[found[1]], _DARK.sub("", svg)))

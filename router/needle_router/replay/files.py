@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from needle_router.replay.cases import Case, SourceProblem, defaults
+from needle_router.replay.cases import Case, SourceProblem
 from needle_router.replay.grading import TheseCalls
 from needle_router.surfaces.chat_read import decoded, first_message, message_calls
 from needle_router.turn import Call
@@ -71,12 +71,12 @@ def _wanted(row: Mapping[str, Any], body: Mapping[str, Any]) -> TheseCalls | str
         if calls is None:
             return '"expected" must be a list of calls {"name": text, "arguments": object}, [] for none'
     elif body is not row and row.get("response") is not None:
-        calls = _answered(row["response"])
+        calls = _answered(body, row["response"])
         if calls is None:
             return '"response" must be a chat completion, with calls whose arguments are JSON objects'
     else:
         return None
-    return TheseCalls(calls, defaults(_functions(body)))
+    return TheseCalls(calls)
 
 
 def _calls(value: Any) -> tuple[Call, ...] | None:
@@ -90,13 +90,30 @@ def _is_call(item: Any) -> bool:
     return isinstance(item, dict) and isinstance(item.get("name"), str) and isinstance(item.get("arguments", {}), dict)
 
 
-def _answered(response: Any) -> tuple[Call, ...] | None:
+def _answered(body: Mapping[str, Any], response: Any) -> tuple[Call, ...] | None:
+    """The calls of a recorded answer; of a structured one, its object as the call that it is here."""
     message = first_message(response)
-    found = None if message is None else [decoded(call) for call in message_calls(message)]
-    return None if found is None or None in found else tuple(call for call in found if call is not None)
+    if message is None:
+        return None
+    schema = _wanted_schema(body)
+    if schema is not None:
+        value = _object(message.get("content"))
+        return () if value is None else (Call(schema, value),)
+    found = [decoded(call) for call in message_calls(message)]
+    return None if None in found else tuple(call for call in found if call is not None)
 
 
-def _functions(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    tools = body.get("tools")
-    functions = [tool.get("function") for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
-    return [function for function in functions if isinstance(function, dict)]
+def _wanted_schema(body: Mapping[str, Any]) -> str | None:
+    """The name of the schema that a request without tools asks for."""
+    wanted = body.get("response_format")
+    schema = wanted.get("json_schema") if isinstance(wanted, dict) and not body.get("tools") else None
+    name = schema.get("name") if isinstance(schema, dict) else None
+    return name if isinstance(name, str) else None
+
+
+def _object(content: Any) -> dict[str, Any] | None:
+    try:
+        found = json.loads(content) if isinstance(content, str) else None
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None

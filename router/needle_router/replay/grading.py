@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Protocol
 
 from needle_router.compare import compare
 from needle_router.turn import Call
+
+#: Tool name -> the arguments that its schema declares as defaults.
+Defaults = Mapping[str, Mapping[str, Any]]
+NO_DEFAULTS: Defaults = MappingProxyType({})
 
 
 class Wanted(Protocol):
@@ -19,26 +23,25 @@ class Wanted(Protocol):
         """Whether the right answer is to call nothing."""
         ...
 
-    def met(self, calls: Sequence[Call]) -> bool:
-        """Whether `calls` are the right answer."""
+    def met(self, calls: Sequence[Call], defaults: Defaults = NO_DEFAULTS) -> bool:
+        """Whether `calls` are the right answer; an argument that was left out means its default."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class TheseCalls:
-    """Exactly these calls, in any order, compared as in shadow mode; `defaults` are default arguments by tool name."""
+    """Exactly these calls, in any order, compared as in shadow mode."""
 
     calls: tuple[Call, ...]
-    defaults: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def silent(self) -> bool:
         """Whether none is wanted."""
         return not self.calls
 
-    def met(self, calls: Sequence[Call]) -> bool:
+    def met(self, calls: Sequence[Call], defaults: Defaults = NO_DEFAULTS) -> bool:
         """The same names and arguments; numbers, case and outer space in one spelling."""
-        return compare(calls, self.calls, self.defaults).slug in ("agree", "both-none")
+        return compare(calls, self.calls, defaults).slug in ("agree", "both-none")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,7 @@ class AnyCall:
 
     silent: bool = False
 
-    def met(self, calls: Sequence[Call]) -> bool:
+    def met(self, calls: Sequence[Call], defaults: Defaults = NO_DEFAULTS) -> bool:
         """At least one call."""
         return bool(calls)
 
@@ -59,6 +62,6 @@ class Checked:
     check: Callable[[Sequence[Call]], bool]
     silent: bool = False
 
-    def met(self, calls: Sequence[Call]) -> bool:
+    def met(self, calls: Sequence[Call], defaults: Defaults = NO_DEFAULTS) -> bool:
         """The checker's own word; no call is never right here."""
         return bool(calls) and self.check(calls)

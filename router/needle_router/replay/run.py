@@ -12,11 +12,13 @@ import msgspec
 
 from needle_policies import Action
 from needle_router.build import ROUTES, build, wait_until_loaded
+from needle_router.comparing import defaults_of
 from needle_router.config.schema import Config
 from needle_router.engine.base import EngineState
 from needle_router.evidence import left_out
 from needle_router.pipeline import Attempt, Pipeline, Verdict
 from needle_router.replay.cases import Case
+from needle_router.replay.grading import NO_DEFAULTS
 from needle_router.replay.rows import NOTHING, Row
 from needle_router.surfaces.chat import Unreadable, parse
 
@@ -127,4 +129,5 @@ def _graded(row: Row, case: Case, attempt: Attempt | None) -> Row:
     if case.wanted is None:
         return called
     # Where the engine was not asked or failed, nothing was called.
-    return replace(called, right=case.wanted.met(calls), silent=case.wanted.silent)
+    filled = NO_DEFAULTS if attempt is None else defaults_of(attempt.prepared)
+    return replace(called, right=case.wanted.met(calls, filled), silent=case.wanted.silent)
