@@ -2,7 +2,7 @@
 
 from needle_policies.base import Policy
 from needle_policies.reasons import REASONS
-from needle_policies.types import NEEDS_ENGINE, Action, Decision, Evidence, Features, Plan, Planned, Situation
+from needle_policies.types import NEEDS_ENGINE, Action, Decision, Evidence, Features, Plan, Planned, Situation, Standing
 
 __all__ = [
     "NEEDS_ENGINE",
@@ -15,4 +15,5 @@ __all__ = [
     "Planned",
     "Policy",
     "Situation",
+    "Standing",
 ]

@@ -82,6 +82,7 @@ REASONS = MappingProxyType(
         "below-risk": "the score is below what side-effects asks of a call of this risk",
         "shadow-policy": "a shadow policy: the upstream answers, the engine is only compared",
         "canary-rest": "this conversation is not in the canary's share",
+        "alarm": "calls of this tool were shown to be wrong too often, so it is out of the canary until that is reset",
         "gate-shut": "answers for this set of tools were hardly ever used of late, so the engine is not asked",
         "race-lost": "raced: the upstream's answer began before a local one had passed",
         "race-left": "raced: the client left while the engine and the upstream were both at work",

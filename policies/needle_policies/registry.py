@@ -68,7 +68,14 @@ def kinds() -> dict[str, type[Policy]]:
 def problems(tables: Sequence[Mapping[str, Any]]) -> list[str]:
     """What is wrong with the tables, each line with its key path; empty when they can be built."""
     known = kinds()
-    return [line for index, table in enumerate(tables) for line in _table_problems(f"policy[{index}]", table, known)]
+    found = [line for index, table in enumerate(tables) for line in _table_problems(f"policy[{index}]", table, known)]
+    return found or _two_tests(tables)
+
+
+def _two_tests(tables: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What was shown of a tool is kept once, so two canaries cannot both be tested."""
+    tested = [index for index, table in enumerate(tables) if table["kind"] == "canary" and table.get("max_error")]
+    return [f"policy[{index}].max_error: policy[{tested[0]}] has one, and only one can" for index in tested[1:]]
 
 
 def build(
@@ -143,7 +150,13 @@ def _table_problems(path: str, table: Mapping[str, Any], known: Mapping[str, typ
             found.append(f"{path}.{key}: unknown option of {kind}{_did_you_mean(key, fields)}")
         else:
             found += _value_problems(f"{path}.{key}", value, hints[key])
-    return found
+    return found or _contradictions(path, table, cls)
+
+
+def _contradictions(path: str, table: Mapping[str, Any], cls: type[Policy]) -> list[str]:
+    """Options that are good one by one and do not fit together; kinds that have such say so."""
+    find = getattr(cls(**_options(table)), "contradictions", None)
+    return [] if find is None else [f"{path}.{line}" for line in find()]
 
 
 def _did_you_mean(word: str, known: typing.Iterable[str]) -> str:
@@ -170,6 +183,12 @@ def _whole(path: str, value: Any) -> list[str]:
 
 def _share(path: str, value: Any) -> list[str]:
     return [] if _is_share(value) else [f"{path}: {value!r} is not a number from 0 to 1"]
+
+
+def _number_list(path: str, value: Any) -> list[str]:
+    if not isinstance(value, (list, tuple)):
+        return [f"{path}: {value!r} is not a list of numbers from 0 to 1"]
+    return [line for index, one in enumerate(value) for line in _share(f"{path}[{index}]", one)]
 
 
 def _amount(path: str, value: Any) -> list[str]:
@@ -215,6 +234,7 @@ _CHECKS: Mapping[Any, Callable[[str, Any], list[str]]] = MappingProxyType(
         float: _share,
         float | None: _amount,
         tuple[str, ...]: _patterns,
+        tuple[float, ...]: _number_list,
         Mapping[str, float]: _shares,
         Mapping[str, float | typing.Literal["never"]]: _minimums,
     }

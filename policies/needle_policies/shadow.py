@@ -28,6 +28,8 @@ class Shadow:
 
     def judge(self, features: Features, situation: Situation, evidence: Evidence) -> Decision | None:
         """SHADOW when a tool in shadow was called."""
+        if situation.hypothetical:
+            return None
         if self.drawn(features) and any(self.covers(name) for name in evidence.calls):
             return Decision(Action.SHADOW, "shadow-policy", self.kind)
         return None

@@ -6,7 +6,7 @@ import itertools
 
 from needle_policies.base import Policy
 from needle_policies.reasons import REASONS
-from needle_policies.types import Action, Decision, Evidence, Features, Plan, Planned, Situation
+from needle_policies.types import Action, Decision, Evidence, Features, Plan, Planned, Situation, Standing
 
 
 def features(*tools: str, **changes: object) -> Features:
@@ -47,6 +47,8 @@ _SITUATIONS = (
     ),
     Situation(mode="shadow", acceptance=0.5, attempts=1),
     Situation(acceptance=0.0, attempts=10_000),
+    Situation(standings={"f": Standing(level=7), "g": Standing(alarm=True)}),
+    Situation(standings={"f": Standing(alarm=True)}, hypothetical=True),
 )
 
 

@@ -6,8 +6,10 @@ A policy is asked twice. Before the engine runs, `plan` sees the request's `Feat
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
 
 
 class Plan(StrEnum):
@@ -77,12 +79,24 @@ class Features:
 
 
 @dataclass(frozen=True, slots=True)
+class Standing:
+    """How a tool has done under a request's fingerprint: steps that its canary was promoted by, and a raised alarm."""
+
+    level: int = 0
+    alarm: bool = False
+
+
+NO_STANDINGS: Mapping[str, Standing] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
 class Situation:
     """The world outside the request, measured by the shell: no policy reads a clock or a counter itself.
 
     `usd_today` and `usd_month` are upstream spend in USD, None when unknown. `now_s` is Unix time in seconds.
     `acceptance` is the share of the recent answers for this set of tools that was used, None when there was none yet,
-    and `attempts` their number.
+    and `attempts` their number. `standings` holds what comparisons have shown of the offered tools, by name.
+    `hypothetical` is true when nobody acts on the answer: what would be said if nothing were only watched?
     """
 
     mode: str = "on"
@@ -95,6 +109,8 @@ class Situation:
     now_s: float = 0.0
     acceptance: float | None = None
     attempts: int = 0
+    standings: Mapping[str, Standing] = field(default_factory=lambda: NO_STANDINGS)
+    hypothetical: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,6 +88,11 @@ def status(services: Services) -> Answer:
         **parts(services),
         "totals": services.totals.as_dict(),
         "reasons": services.totals.reasons(),
+        "canary": {
+            "alarms": services.standings.alarms,
+            "promotions": services.standings.promotions,
+            "tools": services.standings.shown(),
+        },
     }
     body["ledger"] |= {"written": services.ledger.written}
     body["engine"] |= {"reinits": health.reinits, "pids": list(health.pids)}
@@ -97,6 +102,7 @@ def status(services: Services) -> Answer:
 def metrics(services: Services) -> Answer:
     """Prometheus exposition."""
     services.metrics.refresh(services.engine.health(), ledger_dropped=services.ledger.dropped)
+    services.metrics.canary(promotions=services.standings.promotions, alarms=services.standings.alarms)
     services.metrics.breakers([member.breaker for member in services.upstream_states()])
     body, kind = services.metrics.render()
     return 200, body, kind

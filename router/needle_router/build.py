@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from needle_policies import Action
+from needle_policies.canary import Canary
 from needle_policies.cascade import Cascade
 from needle_policies.guards import Guards
 from needle_policies.merge import Merge
 from needle_policies.registry import build as build_policies
 from needle_router._version import __version__
 from needle_router.alone import Alone
+from needle_router.calibrate.trials import Terms
 from needle_router.config.certificates import certificates_of
 from needle_router.config.schema import Config
 from needle_router.dashboard import Dashboard
@@ -32,6 +34,7 @@ from needle_router.pipeline import Pipeline, Verdict, World
 from needle_router.prices import Prices
 from needle_router.services import Services, local_name
 from needle_router.spend import Spend, local_now
+from needle_router.standings import Standings
 from needle_router.supply.background import supplied
 from needle_router.surfaces.chat import Unreadable, parse
 from needle_router.tokens import counter_for, window_of
@@ -56,7 +59,8 @@ def build(
     spend = Spend()
     # Asked once the engine has run: before that its files may still be on their way.
     engine_name = functools.cache(lambda: identity(config.engine, environ))
-    world = World(now=local_now, spend=spend.now, engine=engine_name)
+    standings = Standings(terms_of(policies), standings_path(config, environ))
+    world = World(now=local_now, spend=spend.now, engine=engine_name, standings=standings.of)
     pipeline = Pipeline(config=config, engine=engine, policies=policies, tokens=tokens, world=world)
     return Services(
         config=config,
@@ -75,6 +79,8 @@ def build(
         ),
         upstream=upstream,
         spend=spend,
+        standings=standings,
+        on_compared=[standings.note],
         local_models=frozenset((*LOCAL_MODELS, local_name(config.engine.model))),
     )
 
@@ -108,6 +114,21 @@ def prompt_limit(policies: Cascade, room: int | None) -> int:
     """The longest prompt in tokens."""
     limit = guards_of(policies).max_prompt_tokens
     return limit if room is None else min(limit, room)
+
+
+def terms_of(policies: Cascade) -> Terms | None:
+    """What the canary tests; None where there is no canary that tests anything."""
+    canary = next((one for one in policies.every() if isinstance(one, Canary) and one.max_error), None)
+    return None if canary is None else Terms(canary.max_error, canary.delta, canary.window, canary.steps)
+
+
+def standings_path(config: Config, environ: Mapping[str, str]) -> Path | None:
+    """Where the canary's state stands: beside the ledger's file; None where the ledger is off."""
+    place = ledger_path(config, environ)
+    if place is None:
+        return None
+    file = place if isinstance(place, Path) else default_path(environ)
+    return file.with_name(f"{file.name}.canary.json")
 
 
 def guards_of(policies: Cascade) -> Guards:
@@ -160,6 +181,7 @@ async def explain(config: Config, raw: bytes, *, environ: Mapping[str, str] = os
         return {"route": "upstream", "reason": parsed.reason, "detail": parsed.detail}
     if services.ledger.path is not None:
         services.spend.load(services.ledger.path)
+    services.standings.load()
     await services.engine.start()
     try:
         await wait_until_loaded(services.engine)

@@ -181,11 +181,18 @@ class Exchange:
             wasted=sent.wasted,
             wasted_usd=services.cost_usd(model, sent.wasted),
             comparison=sent.comparison,
+            answerable=self.answerable(route, verdict),
             error=sent.error,
             reinitialized=attempt is not None and _loaded_anew(attempt.outcome),
             engine_ran=attempt is not None,
             content=self.content(turn, attempt),
         )
+
+    def answerable(self, route: str, verdict: Verdict) -> bool:
+        """Whether the calls were answered here, or would have been had they not only been watched."""
+        if not verdict.shadow or verdict.attempt is None or verdict.prepared is None:
+            return route != "upstream"
+        return self.services.pipeline.answerable(verdict.prepared, verdict.attempt.evidence)
 
     def note_engine(self, attempt: Attempt | None) -> None:
         """The engine's own time is none that the router added."""

@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from needle_policies import REASONS
+from needle_router.compare import OUTCOMES
 from needle_router.engine.base import EngineHealth
 from needle_router.forward.breaker import STATES
 from needle_router.records import AUDITS, UNPAID_AUDITS, DecisionRecord
@@ -56,6 +57,11 @@ class Metrics:
         self._audits = Counter(f"{name}audits", "Local answers drawn for an audit", ["outcome"], registry=registry)
         self._audited = Counter(f"{name}cost_audits_usd", "USD of audits", registry=registry)
         self._unknown = Counter(f"{name}cost_unknown", "Amounts without a known price", ["kind"], registry=registry)
+        self._compared = Counter(
+            f"{name}comparisons", "Engine's calls compared with the upstream's", ["outcome"], registry=registry
+        )
+        self._promoted = Counter(f"{name}canary_promotions", "Steps that tools were promoted by", registry=registry)
+        self._alarms = Gauge(f"{name}canary_alarms", "Tools in alarm, by fingerprint", registry=registry)
         self._dropped = Counter(f"{name}ledger_dropped", "Records the ledger dropped", registry=registry)
         Gauge(f"{name}build_info", "Version", ["version", "backend"], registry=registry).labels(version, backend).set(1)
         for kind in sorted(ERROR_KINDS):
@@ -66,10 +72,12 @@ class Metrics:
             self._races.labels(route)
         for outcome in AUDITS:
             self._audits.labels(outcome)
+        for outcome in OUTCOMES:
+            self._compared.labels(outcome)
         for kind in COST_KINDS:
             self._unknown.labels(kind)
         self._series = functools.lru_cache(maxsize=4096)(self._requests.labels)
-        self._seen = {"restarts": 0, "reinits": 0, "dropped": 0}
+        self._seen = {"restarts": 0, "reinits": 0, "dropped": 0, "promotions": 0}
 
     def observe(self, record: DecisionRecord) -> None:
         """Count a finished request."""
@@ -85,6 +93,8 @@ class Metrics:
             self._money("saved", self._saved, record.saved_usd)
         if record.raced:
             self._races.labels(record.route).inc()
+        if record.comparison in OUTCOMES:
+            self._compared.labels(record.comparison).inc()
         if record.wasted is not None:
             self._money("wasted", self._wasted, record.wasted_usd)
         if record.audit:
@@ -109,6 +119,11 @@ class Metrics:
         self._advance(self._restarts, "restarts", health.restarts)
         self._advance(self._reinits, "reinits", health.reinits)
         self._advance(self._dropped, "dropped", ledger_dropped)
+
+    def canary(self, *, promotions: int, alarms: int) -> None:
+        """Take over how the canary stands."""
+        self._advance(self._promoted, "promotions", promotions)
+        self._alarms.set(alarms)
 
     def breakers(self, states: Sequence[str]) -> None:
         """Take over the states of the upstreams' breakers; the label is the place of the upstream in the order."""

@@ -87,6 +87,7 @@ class NeedleRouter:
         try:
             self.services.spend.start(self.services.ledger.path)
             self.services.ledger.start()
+            self.services.standings.start()
             await self.services.engine.start()
         except Exception:
             logger.exception("the engine could not be started; requests are passed on")
@@ -100,6 +101,7 @@ class NeedleRouter:
         await self.services.engine.aclose()
         if self.keeps_ledger:
             await asyncio.to_thread(self.services.ledger.close)
+        await asyncio.to_thread(self.services.standings.close)
 
     async def aclose(self) -> None:
         """Stop, and close what stands behind where it can be closed (the connections of the reverse proxy)."""
@@ -113,6 +115,7 @@ class NeedleRouter:
         ours, theirs = self.services, other.services
         ours.totals, ours.metrics, ours.started = theirs.totals, theirs.metrics, theirs.started
         ours.spend.adopt(theirs.spend)
+        ours.standings.adopt(theirs.standings)
         if ours.ledger.path == theirs.ledger.path:
             theirs.ledger.retention_s = ours.ledger.retention_s
             ours.ledger, other.keeps_ledger = theirs.ledger, False

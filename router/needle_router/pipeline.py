@@ -7,10 +7,10 @@ verdict serves an answer, a shadow comparison, a log record and `needle-router e
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from needle_policies import NEEDS_ENGINE, Action, Decision, Evidence, Features, Plan, Planned, Situation
+from needle_policies import NEEDS_ENGINE, Action, Decision, Evidence, Features, Plan, Planned, Situation, Standing
 from needle_policies.cascade import Cascade
 from needle_policies.limits import NO_LIMITS, Limits
 from needle_router.acceptance import Acceptance
@@ -30,6 +30,7 @@ from needle_router.turn import Choice, Format, ToolChoice, Turn
 #: Texts longer than this are not counted token by token.
 MAX_COUNTED_CHARS = 60_000
 NOTHING_SEEN = Evidence()
+NO_FEATURES = Features()
 TOOL_RESULT = "tool-result-turn"
 
 
@@ -78,12 +79,14 @@ class Verdict:
 class World:
     """The clock and the counters that policies may see; each is a function so that tests can set them.
 
-    `engine` names the engine and its files for fingerprints; it is asked once the engine has run.
+    `engine` names the engine and its files for fingerprints; it is asked once the engine has run. `standings` says how
+    tools have done under a fingerprint.
     """
 
     now: Callable[[], datetime.datetime]
     spend: Callable[[], tuple[float | None, float | None]]
     engine: Callable[[], str]
+    standings: Callable[[str, tuple[str, ...]], Mapping[str, Standing]]
 
 
 class Pipeline:
@@ -151,8 +154,9 @@ class Pipeline:
             return MAX_COUNTED_CHARS // CHARS_PER_TOKEN
         return self.tokens.prompt(task.system, task.tools, task.steps)
 
-    def situation(self, mode: str, tools: tuple[str, ...] = ()) -> Situation:
-        """The world as policies see it now, for a request that offers `tools`."""
+    def situation(self, mode: str, features: Features = NO_FEATURES) -> Situation:
+        """The world as policies see it now, for a request with these features."""
+        tools = features.tool_names
         health = self.engine.health()
         acceptance, attempts = self.acceptance.of(tools)
         today, month = self.world.spend()
@@ -166,7 +170,17 @@ class Pipeline:
             now_s=self.world.now().timestamp(),
             acceptance=acceptance,
             attempts=attempts,
+            standings=self.world.standings(features.fingerprint, tools),
         )
+
+    def answerable(self, prepared: Prepared, evidence: Evidence) -> bool:
+        """Whether these calls would be answered here if nothing were only watched."""
+        if not evidence.verified:
+            return False
+        features, limits = prepared.features, prepared.limits
+        as_if = replace(self.situation("on", features), hypothetical=True)
+        said = self.policies.judge(features, as_if, evidence)
+        return said.action in (Action.ANSWER, Action.MERGE) and limits.judge(features, as_if, evidence) is None
 
     def plan(self, turn: Turn, mode: str, *, limits: Limits = NO_LIMITS) -> tuple[Prepared, Verdict | None]:
         """Everything before the engine: a verdict when it need not run, else None."""
@@ -175,7 +189,7 @@ class Pipeline:
             return prepared, Verdict(Action.FORWARD, "extraction-off", "extract", prepared=prepared)
         if turn.stream and prepared.features.extraction and len(prepared.task.steps) != 1:
             return prepared, Verdict(Action.FORWARD, "extraction-uncertain", "extract", prepared=prepared)
-        situation = self.situation(mode, prepared.features.tool_names)
+        situation = self.situation(mode, prepared.features)
         planned = self.policies.plan(prepared.features, situation)
         if planned.plan in (Plan.TRY_LOCAL, Plan.RACE):
             planned = limits.plan(prepared.features, situation) or planned
@@ -212,7 +226,7 @@ class Pipeline:
         """What the policies make of an attempt."""
         prepared = attempt.prepared
         tools = prepared.features.tool_names
-        situation = self.situation(mode, tools)
+        situation = self.situation(mode, prepared.features)
         decision = self.policies.judge(prepared.features, situation, attempt.evidence)
         if prepared.chained and attempt.envelope is not None:
             decision = chained_decision(decision, attempt.evidence)

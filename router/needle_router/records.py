@@ -25,7 +25,8 @@ class DecisionRecord:
     upstream was asked beside the engine, `wasted` what it was then asked for in vain, estimated, None for nothing.
     `audit` is "" or one of `AUDITS`; `audit_usage` is what the upstream reported of it.
     `content` is empty unless the operator asked for it (`ledger.content`): see `content_of`. `risks` is what the
-    schemas of the called tools declare of themselves.
+    schemas of the called tools declare of themselves. `answerable` says that the engine's calls were answered here, or
+    would have been had they not only been watched.
     """
 
     time_s: float
@@ -59,6 +60,7 @@ class DecisionRecord:
     audit_usage: Usage | None = None
     audit_usd: float | None = None
     comparison: str = ""
+    answerable: bool = False
     error: str = ""
     reinitialized: bool = False
     engine_ran: bool = False

@@ -22,6 +22,7 @@ from needle_router.prices import Prices
 from needle_router.records import DecisionRecord
 from needle_router.reply import Stamp
 from needle_router.spend import Spend
+from needle_router.standings import Standings
 from needle_router.surfaces.ids import call_id
 from needle_router.tokens import TokenCounter
 from needle_router.totals import Totals
@@ -62,6 +63,7 @@ class Services:
     local_models: frozenset[str]
     spend: Spend
     dashboard: Dashboard
+    standings: Standings
     upstream_states: Callable[[], Sequence[UpstreamState]] = field(default=tuple)
     draining: bool = False
     #: Audits under way.

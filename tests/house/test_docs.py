@@ -31,7 +31,7 @@ HEADERS = ["x-needle-route", "x-needle-reason", "x-needle-confidence", "x-needle
 METRICS = """requests_total request_duration_seconds overhead_seconds engine_duration_seconds engine_queue_depth
 engine_restarts_total engine_reinits_total upstream_errors_total breaker_state tokens_saved_total cost_saved_usd_total
 races_total cost_wasted_usd_total audits_total cost_audits_usd_total cost_unknown_total ledger_dropped_total
-build_info""".split()
+build_info comparisons_total canary_promotions_total canary_alarms""".split()
 
 
 def blocks(kind):

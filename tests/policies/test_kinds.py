@@ -2,7 +2,7 @@
 
 import pytest
 
-from needle_policies import Action, Decision, Plan, Planned, Situation
+from needle_policies import Action, Decision, Plan, Planned, Situation, Standing
 from needle_policies.adaptive import Adaptive
 from needle_policies.audit import Audit
 from needle_policies.budget import Budget
@@ -131,6 +131,70 @@ def test_outside_the_canary_the_rest_happens(rest, plan, action):
     assert policy.plan(between, NOW) is None
     assert policy.judge(between, NOW, evidence("f")) is None
     assert policy.judge(between, NOW, evidence("f", "g")) == Decision(action, "canary-rest", "canary")
+
+
+def standings(**levels):
+    """Levels by tool; None for an alarm."""
+    return Situation(standings={name: Standing(level or 0, alarm=level is None) for name, level in levels.items()})
+
+
+@pytest.mark.parametrize(
+    ("situation", "share"),
+    [
+        pytest.param(NOW, 0.1, id="nothing known yet"),
+        pytest.param(standings(f=0), 0.1, id="the first step"),
+        pytest.param(standings(f=1), 0.3, id="promoted once"),
+        pytest.param(standings(f=2), 0.9, id="the last step"),
+        pytest.param(standings(f=7), 0.9, id="no step after the last"),
+        pytest.param(standings(f=None), 0.0, id="an alarm"),
+        pytest.param(standings(g=None), 0.1, id="another tool's alarm"),
+    ],
+)
+def test_a_tool_has_the_share_of_its_step(situation, share):
+    policy = Canary(steps=(0.1, 0.3, 0.9), max_error=0.05)
+    assert policy.share_of("f", situation) == share
+    inside = features("f", conversation=conversation_with_lot("canary", max(0.0, share - 0.05), share or 0.05))
+    outside = features("f", conversation=conversation_with_lot("canary", share, share + 0.05))
+    assert (policy.plan(inside, situation) is None) == (share > 0)
+    assert policy.plan(outside, situation).plan is Plan.SHADOW
+    assert (policy.judge(inside, situation, evidence("f")) is None) == (share > 0)
+
+
+def test_a_share_of_its_own_is_no_matter_of_steps_but_an_alarm_takes_it_too():
+    policy = Canary(steps=(0.1, 0.9), max_error=0.05, tools={"f": 0.5})
+    assert policy.share_of("f", standings(f=1)) == 0.5
+    assert policy.share_of("f", standings(f=None)) == 0.0
+
+
+def test_a_tool_in_alarm_is_watched_and_the_others_go_on():
+    policy = Canary(share=1.0, max_error=0.05)
+    seen, alarm = features("f", "g", conversation="x"), standings(f=None)
+    assert policy.plan(seen, alarm) is None
+    assert policy.judge(seen, alarm, evidence("g")) is None
+    assert policy.judge(seen, alarm, evidence("f")) == Decision(Action.SHADOW, "alarm", "canary")
+    assert policy.judge(seen, alarm, evidence("f", "g")) == Decision(Action.SHADOW, "alarm", "canary")
+    assert policy.plan(features("f", conversation="x"), alarm) == Planned(Plan.SHADOW, "alarm", "canary")
+    forwards = Canary(share=1.0, max_error=0.05, rest="forward")
+    assert forwards.plan(features("f", conversation="x"), alarm) == Planned(Plan.FORWARD, "alarm", "canary")
+
+
+def test_what_is_only_watched_is_judged_as_if_it_were_not():
+    as_if = Situation(hypothetical=True, standings={"f": Standing(alarm=True)})
+    for policy in (Canary(share=0.0, max_error=0.05), Shadow()):
+        assert policy.judge(features("f", conversation="x"), as_if, evidence("f")) is None
+
+
+def test_a_canary_lets_its_share_of_ten_thousand_conversations_in_and_each_stays_on_its_side():
+    names = [f"{number:016x}" for number in range(10_000)]
+
+    def inside(share):
+        policy = Canary(share=share)
+        return {name for name in names if policy.plan(features("f", conversation=name), NOW) is None}
+
+    for share in (0.05, 0.1, 0.5):
+        assert abs(len(inside(share)) / 10_000 - share) < 0.01
+        assert inside(share) == inside(share)
+    assert inside(0.05) < inside(0.1) < inside(0.5)
 
 
 def test_all_and_none_are_shares_too():
@@ -297,6 +361,7 @@ def test_without_a_budget_nobody_has_a_last_word():
         Shadow(share=0.5, tools=("f",)),
         Canary(share=0.5),
         Canary(rest="forward"),
+        Canary(steps=(0.1, 0.9), max_error=0.05),
         Adaptive(),
         Budget(daily_usd=1.0, inner=(Threshold(),)),
         Budget(monthly_usd=1.0, then="refuse"),
@@ -319,6 +384,13 @@ def test_each_kind_is_total_deterministic_and_speaks_in_known_reasons(policy):
         ({"kind": "canary", "share": 10}, "policy[0].share: 10 is not a number from 0 to 1"),
         ({"kind": "canary", "tools": {"f": "never"}}, "policy[0].tools.f: 'never' is not a number from 0 to 1"),
         ({"kind": "canary", "rest": "drop"}, "policy[0].rest: 'drop' is none of 'shadow', 'forward'"),
+        ({"kind": "canary", "steps": 0.5}, "policy[0].steps: 0.5 is not a list of numbers from 0 to 1"),
+        ({"kind": "canary", "steps": [0.1, 2]}, "policy[0].steps[1]: 2 is not a number from 0 to 1"),
+        ({"kind": "canary", "steps": [0.3, 0.3], "max_error": 0.1}, "policy[0].steps: [0.3, 0.3] must rise"),
+        ({"kind": "canary", "steps": [0.3]}, "policy[0].steps: need max_error"),
+        ({"kind": "canary", "max_error": 1}, "policy[0].max_error: 1 must be below 1"),
+        ({"kind": "canary", "delta": 0}, "policy[0].delta: 0 must be above 0 and below 1"),
+        ({"kind": "canary", "window": 0}, "policy[0].window: 0 is not a whole number"),
         ({"kind": "budget", "daily_usd": -1}, "policy[0].daily_usd: -1 is not an amount of at least 0"),
         ({"kind": "budget", "then": 3}, "policy[0].then: 3 is none of"),
         ({"kind": "adaptive", "attempts": 0}, "policy[0].attempts: 0 is not a whole number"),
@@ -326,6 +398,14 @@ def test_each_kind_is_total_deterministic_and_speaks_in_known_reasons(policy):
 )
 def test_what_is_wrong_with_an_option_is_told(table, line):
     assert any(line in problem for problem in problems([table])), problems([table])
+
+
+def test_only_one_canary_can_be_tested():
+    tested = {"kind": "canary", "max_error": 0.1}
+    assert problems([tested, {"kind": "canary"}]) == []
+    assert problems([{"kind": "guards"}, tested, tested]) == [
+        "policy[2].max_error: policy[1] has one, and only one can"
+    ]
 
 
 def test_lists_of_a_configuration_become_patterns():

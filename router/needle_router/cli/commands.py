@@ -168,6 +168,24 @@ def report(
     return work(settings, since=since, until=until, by=by, penalty_usd=penalty_usd, html=html, as_json=json)
 
 
+@app.command(name="canary")
+def canary(
+    *,
+    reset: Annotated[
+        tuple[str, ...],
+        Parameter(
+            negative=(), show_default=False, help="Take back the alarm of this tool, * for all; may be repeated."
+        ),
+    ] = (),
+    settings: Settings | None = None,
+    json: Json = False,
+) -> int:
+    """Say how the tools of a canary stand, or take back an alarm."""
+    from needle_router.cli.canary import canary as work
+
+    return work(settings, reset=reset, as_json=json)
+
+
 @app.command(name="replay")
 def replay(
     source: Annotated[str, Parameter(help="bfcl, needle-environments, home-assistant-intents, or a JSON lines file.")],

@@ -121,6 +121,7 @@ class Reloading:
         while True:
             await self._asked.wait()
             self._asked.clear()
+            self.router.services.standings.take_resets()
             try:
                 old = await self._replaced()
             except ConfigError as error:
