@@ -1,67 +1,42 @@
-"""The engine tier alone, without HTTP: what a second worker and the choice of a worker are worth.
+"""The engine tier: what a second worker, the cache of decisions and the choice of a worker are worth.
 
-    python benchmarks/engine.py [--seconds 5] [--requests 1500]
+    python benchmarks/engine.py [--seconds 5] [--repeats 3] [--requests 1500]
 
-Three tables. Throughput of the tiny model by workers and tool sets, every request another text and no cache, with the
-waits and the loads anew. The time of an answer from the cache. And the 95th percentile of an open stream of requests
-over nine tool sets, with the choice by cost and with round robin, on engines that take a fixed time.
+Throughput of the tiny model by workers and tool sets, every request another text and no cache. One and two workers take
+turns, and the best of `repeats` counts, since other work on the machine only ever slows. Next to the clock stands the
+CPU time, which other work hardly changes: what a request costs the workers and the router's process, and how many
+requests two cores could do by that, with one worker and with two. Then the time of an answer from the cache, within the
+process and over HTTP. Last, the choice of a worker (`choice.py`).
 """
 
 import argparse
 import asyncio
+import http.client
 import itertools
 import json
-import random
+import os
 import statistics
-import tempfile
 import time
-from pathlib import Path
 
+import choice
 import stand
+from sets import FACTS, ROOMS, percentile, ready, tools_of
 
 from needle_router.config.schema import Engine
-from needle_router.engine.base import EngineState
 from needle_router.engine.pool import EnginePool
 from needle_router.task import EngineReply, Task
 
-FACTS = "date: 2026-11-30 Mon"
-ROOMS = ("kitchen", "bedroom", "bathroom", "hallway", "garage")
-TOOL_SETS = 9
-#: What a step and a load cost in the second part, and how many requests a second come in for three workers.
-STEP_MS, INIT_MS, PER_SECOND, WORKERS = 50, 150, 16, 3
-
-
-def tools_of(number):
-    """One tool set of several: the same tool with a description that differs."""
-    parameters = {
-        "type": "object",
-        "properties": {"room": {"type": "string"}, "on": {"type": "boolean"}},
-        "required": ["room", "on"],
-    }
-    tool = {"name": "set_lights", "description": f"Switch the lights of house {number}", "parameters": parameters}
-    return json.dumps([tool], separators=(",", ":"))
-
-
-class RoundRobin(EnginePool):
-    """The same pool, but each worker in turn."""
-
-    def __init__(self, settings):
-        super().__init__(settings)
-        self._turns = itertools.count()
-
-    def _place(self, job, open_slots):
-        open_slots[next(self._turns) % len(open_slots)].add(job)
-
-
-async def ready(pool):
-    await pool.start()
-    while len(pool.health().pids) < pool.health().workers or pool.health().state is not EngineState.READY:
-        if pool.health().state is EngineState.FAILED:
-            raise SystemExit(f"the engine failed: {pool.health().detail}")
-        await asyncio.sleep(0.02)
-    # Every worker has loaded once it has answered: one request for each, at once.
-    warm = (pool.complete(Task(FACTS, tools_of(n), ("turn on the kitchen lights",)), deadline_s=60) for n in range(4))
-    await asyncio.gather(*warm)
+CACHED = """
+[engine]
+backend = "rust"
+model = "tiny"
+cache_entries = 8
+[[policy]]
+kind = "guards"
+[[policy]]
+kind = "threshold"
+minimum = 0.5
+"""
 
 
 async def throughput(workers, sets, seconds):
@@ -70,7 +45,8 @@ async def throughput(workers, sets, seconds):
     pool, numbers, waits, failures = EnginePool(settings), itertools.count(), [], 0
     try:
         await ready(pool)
-        loaded, began = pool.health().reinits, time.perf_counter()
+        pids = pool.health().pids
+        spent, own, began = sum(map(stand.cpu_s, pids)), time.process_time(), time.perf_counter()
 
         async def client():
             nonlocal failures
@@ -89,15 +65,31 @@ async def throughput(workers, sets, seconds):
             "req/s": round(len(waits) / took, 1),
             "wait p50 ms": round(statistics.median(waits), 1),
             "wait p95 ms": round(percentile(waits, 0.95), 1),
-            "loads": pool.health().reinits - loaded,
+            "worker CPU ms": round((sum(map(stand.cpu_s, pids)) - spent) / len(waits) * 1000, 2),
+            "router CPU ms": round((time.process_time() - own) / len(waits) * 1000, 3),
             "no envelope": failures,
         }
     finally:
         await pool.aclose()
 
 
+async def scaling(sets, seconds, repeats):
+    """The best rows of one and of two workers."""
+    tried = [[await throughput(workers, sets, seconds) for workers in (1, 2)] for _ in range(repeats)]
+    one, two = (max(rows, key=lambda row: row["req/s"]) for rows in zip(*tried, strict=True))
+    for row, rows in zip((one, two), zip(*tried, strict=True), strict=True):
+        row["worker CPU ms"] = min(other["worker CPU ms"] for other in rows)
+    return one, two
+
+
+def by_cpu(one, two):
+    """How much more two workers could do on two cores of their own: with one, the router has the second core."""
+    alone = 1 / one["worker CPU ms"]
+    return 2 / (two["worker CPU ms"] + two["router CPU ms"]) / alone
+
+
 async def cached(count=2000):
-    """Microseconds of an answer from the cache."""
+    """Microseconds of an answer from the cache, within the process."""
     pool = EnginePool(Engine(backend="rust", model="tiny", cache_entries=8))
     task = Task(FACTS, tools_of(0), ("turn on the hallway lights",))
     try:
@@ -109,69 +101,56 @@ async def cached(count=2000):
             reply = await pool.complete(task, deadline_s=60)
             times.append((time.perf_counter() - began) * 1e6)
             assert reply.cached
-        return sorted(times)
+        return times
     finally:
         await pool.aclose()
 
 
-async def open_stream(kind, script, requests):
-    """Requests at random moments, whether or not the earlier ones are done; the same moments for every `kind`."""
-    pool = kind(Engine(backend="scripted", script=script, workers=WORKERS, queue_limit=100_000))
-    dice, times, failures = random.Random(7), [], 0
-    plan = [(dice.randrange(TOOL_SETS), dice.expovariate(PER_SECOND)) for _ in range(requests)]
-    try:
-        await ready(pool)
-        loaded = pool.health().reinits
-
-        async def one(tools):
-            nonlocal failures
+def cached_over_http(count=1000):
+    """Milliseconds of an equal request over HTTP, on one connection, and the CPU of the router's process for each."""
+    tools = [{"type": "function", "function": json.loads(tools_of(0))[0]}]
+    body = {"model": "bench", "messages": [{"role": "user", "content": "turn on the hallway lights"}], "tools": tools}
+    raw, times = json.dumps(body), []
+    with stand.upstream() as upstream, stand.router(upstream, CACHED) as (port, child, _):
+        stand.wait_for_engine(port)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        for number in range(count + 1):
+            if number == 1:
+                spent = stand.cpu_s(child.pid)
             began = time.perf_counter()
-            reply = await pool.complete(Task(FACTS, tools_of(tools), ("x",)), deadline_s=600)
-            failures += not isinstance(reply, EngineReply)
+            connection.request("POST", "/v1/chat/completions", raw, {"content-type": "application/json"})
+            answer = json.load(connection.getresponse())
             times.append((time.perf_counter() - began) * 1000)
-
-        async with asyncio.TaskGroup() as group:
-            for tools, pause_s in plan:
-                group.create_task(one(tools))
-                await asyncio.sleep(pause_s)
-        return {
-            "choice": "round robin" if kind is RoundRobin else "by cost",
-            "p50 ms": round(statistics.median(times)),
-            "p95 ms": round(percentile(times, 0.95)),
-            "loads": pool.health().reinits - loaded,
-            "failures": failures,
-        }
-    finally:
-        await pool.aclose()
+            if answer.get("x_needle", {}).get("cached") is not (number > 0):
+                raise SystemExit(f"request {number + 1} of the same was not answered as it should be: {answer}")
+        return times[1:], (stand.cpu_s(child.pid) - spent) / count * 1000
 
 
-def percentile(values, share):
-    return sorted(values)[min(len(values) - 1, int(share * len(values)))]
-
-
-async def run(seconds, requests):
-    print("tiny model (rust), 4 clients a worker, every text another, no cache")
-    rows = [await throughput(workers, sets, seconds) for sets in (1, TOOL_SETS) for workers in (1, 2)]
-    print(stand.table(rows))
-    for one, two in zip(rows[::2], rows[1::2], strict=True):
-        print(f"{one['tool sets']} tool set(s): two workers do {two['req/s'] / one['req/s']:.2f} times as much as one")
+async def run(seconds, repeats, requests):
+    print(f"tiny model (rust), 4 clients a worker, each text new, no cache; best of {repeats}, {os.cpu_count()} cores")
+    found = [await scaling(sets, seconds, repeats) for sets in (1, choice.TOOL_SETS)]
+    print(stand.table([row for pair in found for row in pair]))
+    for one, two in found:
+        clock, cpu = two["req/s"] / one["req/s"], by_cpu(one, two)
+        print(f"{one['tool sets']} tool set(s): two workers do {clock:.2f} times as much as one, {cpu:.2f} by CPU")
     times = await cached()
-    print(f"\nfrom the cache: p50 {statistics.median(times):.0f} us, p99 {percentile(times, 0.99):.0f} us")
-    print(f"\n{WORKERS} workers, {TOOL_SETS} tool sets, {PER_SECOND} req/s, step {STEP_MS} ms, load {INIT_MS} ms")
-    with tempfile.TemporaryDirectory() as folder:
-        script = Path(folder) / "script.json"
-        script.write_text(json.dumps({"envelopes": [], "delays": {"step_ms": STEP_MS, "init_ms": INIT_MS}}))
-        chosen = [await open_stream(kind, str(script), requests) for kind in (RoundRobin, EnginePool)]
-    print(stand.table(chosen))
-    print(f"by cost, p95 is {chosen[1]['p95 ms'] / chosen[0]['p95 ms']:.2f} of round robin's")
+    print(f"\nfrom the cache: p50 {percentile(times, 0.5):.0f} us, p99 {percentile(times, 0.99):.0f} us")
+    times, cpu_ms = cached_over_http()
+    # The quietest stretch: other work on the machine only ever slows.
+    calm = min((times[i : i + 100] for i in range(0, len(times), 100)), key=lambda part: percentile(part, 0.5))
+    for name, some in (("all of it", times), ("quietest 100", calm)):
+        print(f"over HTTP, {name}: p50 {percentile(some, 0.5):.2f} ms, p99 {percentile(some, 0.99):.2f} ms")
+    print(f"the router's CPU for each: {cpu_ms:.2f} ms\n")
+    await choice.run(requests)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=5)
+    parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--requests", type=int, default=1500)
     args = parser.parse_args()
-    asyncio.run(run(args.seconds, args.requests))
+    asyncio.run(run(args.seconds, args.repeats, args.requests))
 
 
 if __name__ == "__main__":

@@ -214,6 +214,28 @@ def test_no_schema_makes_a_network_call():
     assert contacted == []
 
 
+OPEN = {"type": "object", "properties": {"a": {"type": "integer"}}}
+INNER = {"type": "object", "properties": {"b": OPEN, "c": {"type": "array", "items": OPEN}}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "arguments", "fault"),
+    [
+        pytest.param(OPEN, {"a": 1}, None, id="declared"),
+        pytest.param(OPEN, {"a": 1, "z": 2}, "z is not declared", id="one more"),
+        pytest.param(None, {"z": 2}, "z is not declared", id="a tool without parameters"),
+        pytest.param({"type": "object"}, {"z": 2}, "z is not declared", id="no properties at all"),
+        pytest.param({**OPEN, "additionalProperties": True}, {"a": 1, "z": 2}, None, id="others are welcome"),
+        pytest.param({**OPEN, "patternProperties": {"^z": {}}}, {"z": 2}, None, id="a pattern"),
+        pytest.param({"anyOf": [OPEN, {"type": "null"}]}, {"a": 1, "z": 2}, "z is not declared", id="nullable"),
+        pytest.param(INNER, {"b": {"a": 1, "z": 2}}, "b.z is not declared", id="deeper"),
+        pytest.param(INNER, {"c": [{"a": 1}, {"z": 2}]}, "c[1].z is not declared", id="in a list"),
+    ],
+)
+def test_a_key_that_is_not_declared_is_a_fault(schema, arguments, fault):
+    assert compiled(schema).validate(arguments) == fault
+
+
 KEYWORDS = """type properties items required enum const anyOf oneOf allOf $ref default format minimum
     additionalProperties a""".split()
 json_values = st.recursive(

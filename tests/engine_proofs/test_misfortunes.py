@@ -31,6 +31,7 @@ async def check_forwarded(router, reason):
     assert "x_needle" not in answer.json()
 
 
+EXTRA = {"name": "set_light", "arguments": {"room": "kitchen", "on": True, "colour": "kitchen"}}
 WRONG_TYPE = {"name": "set_light", "arguments": {"room": "kitchen", "on": "yes?"}}
 FAILED = {"success": False, "error": "a secret detail", "error_code": "x"}
 NAN = '{"type":"call","function_calls":[],"confidence":NaN}'
@@ -48,6 +49,7 @@ NAN = '{"type":"call","function_calls":[],"confidence":NaN}'
         pytest.param({"envelopes": [" " * 1_000_000]}, "engine-garbage", id="4 a megabyte of spaces"),
         pytest.param(misbehaving({"name": "open_door", "arguments": {}}), "unknown-tool", id="6 an unknown tool"),
         pytest.param(misbehaving(WRONG_TYPE), "invalid-arguments", id="6 a wrong type"),
+        pytest.param(misbehaving(EXTRA), "invalid-arguments", id="6 an argument that is not declared"),
         pytest.param(misbehaving(KITCHEN, confidence=None), "confidence-unknown", id="6 no score"),
         pytest.param(misbehaving(KITCHEN, confidence=2.0), "confidence-unknown", id="6 a score above one"),
         pytest.param(misbehaving(KITCHEN, confidence=-1), "confidence-unknown", id="6 a score below zero"),

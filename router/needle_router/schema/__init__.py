@@ -15,7 +15,7 @@ from typing import Any
 import jsonschema_rs
 import orjson
 
-from needle_router.schema.repair import leaves, repaired
+from needle_router.schema.repair import leaves, repaired, undeclared
 from needle_router.schema.simplify import UnsupportedSchema, simplify
 from needle_router.turn import Tool
 
@@ -39,7 +39,10 @@ class CompiledTool:
     validator: Any
 
     def validate(self, arguments: Mapping[str, Any]) -> str | None:
-        """None when `arguments` satisfy the original schema, else where and what (never more than 200 characters)."""
+        """None when `arguments` satisfy the original schema, else where and what (never more than 200 characters).
+
+        A key that the schema does not declare is a fault too, unless it says that others may come.
+        """
         if self.validator is None:
             return self.problem or "the schema does not compile"
         try:
@@ -47,7 +50,8 @@ class CompiledTool:
         except (ValueError, RecursionError) as unusable:
             return str(unusable)[:200]
         if error is None:
-            return None
+            stranger = undeclared(arguments, self.original, self.original)
+            return None if stranger is None else f"{stranger} is not declared"[:200]
         path = ".".join(str(step) for step in error.instance_path)
         return f"{path or 'arguments'}: {error.message}"[:200]
 

@@ -110,3 +110,31 @@ def leaves(
             yield from leaves(item, schema.get("items"), root, f"{path}[{index}]")
     else:
         yield path, value, schema
+
+
+#: Where one of these stands, other keys than those under `properties` may be meant.
+_OPEN = ("additionalProperties", "patternProperties", "unevaluatedProperties", "anyOf", "oneOf", "allOf", "$ref")
+
+
+def undeclared(value: Any, schema: Any, root: Mapping[str, Any], path: str = "") -> str | None:
+    """The path of the first key that the schema does not know, None without one.
+
+    JSON Schema allows such keys where it is silent; the function behind the tool hardly does.
+    """
+    schema = _effective(schema, root) if isinstance(schema, dict) else {}
+    if isinstance(value, list):
+        parts = [(f"{path}[{index}]", item, schema.get("items")) for index, item in enumerate(value)]
+    elif isinstance(value, Mapping):
+        properties = schema.get("properties", {} if not path else None)
+        if not isinstance(properties, dict):
+            return None
+        named = {key: f"{path}.{key}" if path else str(key) for key in value}
+        if not any(keyword in schema for keyword in _OPEN):
+            stranger = next((key for key in value if key not in properties), None)
+            if stranger is not None:
+                return named[stranger]
+        parts = [(named[key], item, properties.get(key)) for key, item in value.items()]
+    else:
+        return None
+    found = (undeclared(item, part, root, where) for where, item, part in parts if part is not None)
+    return next((where for where in found if where is not None), None)
