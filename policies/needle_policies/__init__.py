@@ -2,7 +2,18 @@
 
 from needle_policies.base import Policy
 from needle_policies.reasons import REASONS
-from needle_policies.types import NEEDS_ENGINE, Action, Decision, Evidence, Features, Plan, Planned, Situation, Standing
+from needle_policies.types import (
+    NEEDS_ENGINE,
+    Action,
+    Decision,
+    Evidence,
+    Features,
+    Plan,
+    Planned,
+    Result,
+    Situation,
+    Standing,
+)
 
 __all__ = [
     "NEEDS_ENGINE",
@@ -14,6 +25,7 @@ __all__ = [
     "Plan",
     "Planned",
     "Policy",
+    "Result",
     "Situation",
     "Standing",
 ]

@@ -12,6 +12,7 @@ REASONS = MappingProxyType(
         "merged": "local calls stand, and the upstream adds words or missing calls",
         "local-model": "the request named the local model, so Needle alone answered",
         "no-upstream": "no upstream is configured, so Needle alone answered",
+        "reply-template": "a tool's result was answered with the sentence that the operator wrote for its tool",
         "extracted": "structured extraction passed every check",
         # Not looked at.
         "not-chat": "not a chat completion request: passed through unread",

@@ -26,8 +26,10 @@ from needle_policies.guards import Guards
 from needle_policies.merge import Merge
 from needle_policies.patterns import compiled
 from needle_policies.race import Race
+from needle_policies.replies import Replies
 from needle_policies.shadow import Shadow
 from needle_policies.sideeffects import SideEffects
+from needle_policies.templates import pieces
 from needle_policies.threshold import NEVER, Threshold
 
 NO_CERTIFICATES: Mapping[str, Certificates] = MappingProxyType({})
@@ -42,6 +44,7 @@ BUILT_IN: Mapping[str, type[Policy]] = MappingProxyType(
         "budget": Budget,
         "race": Race,
         "audit": Audit,
+        "replies": Replies,
         "threshold": Threshold,
     }
 )
@@ -95,11 +98,14 @@ def build(
     policies = _with_followers(policies)
     last = [policy for policy in policies if isinstance(policy, Budget)]
     audits = [policy for policy in policies if isinstance(policy, Audit)]
+    # Before the guards, which forward every turn that a reply could be for.
+    replies = [policy for policy in policies if isinstance(policy, Replies)]
+    others = [policy for policy in policies if not isinstance(policy, Replies)]
     if merge is None or merge.when == "never":
-        return Cascade(policies, last, audits)
-    guards = [policy for policy in policies if isinstance(policy, Guards)]
-    rest = tuple(policy for policy in policies if not isinstance(policy, Guards))
-    return Cascade([*guards, dataclasses.replace(merge, inner=rest)], last, audits)
+        return Cascade([*replies, *others], last, audits)
+    guards = [policy for policy in others if isinstance(policy, Guards)]
+    rest = tuple(policy for policy in others if not isinstance(policy, Guards))
+    return Cascade([*replies, *guards, dataclasses.replace(merge, inner=rest)], last, audits)
 
 
 def _with_followers(policies: list[Policy]) -> list[Policy]:
@@ -226,6 +232,22 @@ def _shares(path: str, value: Any) -> list[str]:
     return [line for name, share in value.items() for line in _share(f"{path}.{name}", share)]
 
 
+def _templates(path: str, value: Any) -> list[str]:
+    if not isinstance(value, Mapping):
+        return [f"{path}: {value!r} is not a table of tool names"]
+    return [line for name, template in value.items() for line in _template(f"{path}.{name}", template)]
+
+
+def _template(path: str, template: Any) -> list[str]:
+    if not isinstance(template, str) or not template.strip():
+        return [f"{path}: {template!r} is no sentence"]
+    try:
+        list(pieces(template))
+    except ValueError as error:
+        return [f"{path}: {template!r}: {error}; write {{{{ and }}}} for braces"]
+    return []
+
+
 #: The type of an option -> what its value must satisfy. Options of other types are their policy's own business.
 _CHECKS: Mapping[Any, Callable[[str, Any], list[str]]] = MappingProxyType(
     {
@@ -236,6 +258,7 @@ _CHECKS: Mapping[Any, Callable[[str, Any], list[str]]] = MappingProxyType(
         tuple[str, ...]: _patterns,
         tuple[float, ...]: _number_list,
         Mapping[str, float]: _shares,
+        Mapping[str, str]: _templates,
         Mapping[str, float | typing.Literal["never"]]: _minimums,
     }
 )

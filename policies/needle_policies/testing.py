@@ -6,7 +6,7 @@ import itertools
 
 from needle_policies.base import Policy
 from needle_policies.reasons import REASONS
-from needle_policies.types import Action, Decision, Evidence, Features, Plan, Planned, Situation, Standing
+from needle_policies.types import Action, Decision, Evidence, Features, Plan, Planned, Result, Situation, Standing
 
 
 def features(*tools: str, **changes: object) -> Features:
@@ -27,6 +27,9 @@ _FEATURES = (
     features(*(f"tool_{n}" for n in range(200)), prompt_tokens=100_000),
     features("f", "g", tool_risks=("never", ""), conversation="9f86d081884c7d65"),
     features("f", fingerprint="3bdd9f3a12c5e604"),
+    features(
+        "f", obstacles=("tool-result-turn",), results=(Result("f", '{"a": 1}', '{"b": 2}'), Result("g", "", "ok"))
+    ),
     features("f", extraction=True, stream=True, tool_choice="required", parallel=False),
 )
 _EVIDENCE = (

@@ -20,10 +20,12 @@ class Plan(StrEnum):
     SHADOW = "shadow"
     #: As TRY_LOCAL, with the upstream asked at the same time.
     RACE = "race"
+    #: Answer with the plan's own text; nobody is asked.
+    REPLY = "reply"
 
 
 #: Which plans run the engine at all.
-NEEDS_ENGINE = {Plan.FORWARD: False, Plan.TRY_LOCAL: True, Plan.SHADOW: True, Plan.RACE: True}
+NEEDS_ENGINE = {Plan.FORWARD: False, Plan.TRY_LOCAL: True, Plan.SHADOW: True, Plan.RACE: True, Plan.REPLY: False}
 
 
 class Action(StrEnum):
@@ -39,6 +41,15 @@ class Action(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Result:
+    """What a tool gave: the call's name, its arguments as JSON text, and the result's text, as the client sent them."""
+
+    name: str
+    arguments: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Features:
     """What is known of a request without running anything.
 
@@ -48,7 +59,8 @@ class Features:
     tools. `clauses` is the number of separate wishes the user's text seems to hold. `conversation` is the same text for
     every turn of a conversation, `turn` for every repetition of this one. `fingerprint` names schemas, prompt, engine
     and session mode; "" unless a policy reads it (`wants_fingerprint`). `tool_risks` runs along `tool_names`: what each
-    tool's schema declares, "" for nothing; empty when none declares anything.
+    tool's schema declares, "" for nothing; empty when none declares anything. `results` are the tool results that the
+    request ends in, where nothing but words about them is asked for.
     """
 
     has_tools: bool = False
@@ -68,6 +80,7 @@ class Features:
     turn: str = ""
     tool_risks: tuple[str, ...] = ()
     fingerprint: str = ""
+    results: tuple[Result, ...] = ()
 
     def risk_of(self, name: str) -> str:
         """What the tool's own schema says of its risk: read, write or never; "" where it says nothing."""
@@ -136,11 +149,12 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A plan, its reason slug and the name of the policy that spoke."""
+    """A plan, its reason slug, the name of the policy that spoke, and the answer of a REPLY."""
 
     plan: Plan
     reason: str
     policy: str = ""
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -227,12 +227,14 @@ def explanation(verdict: Verdict) -> dict[str, Any]:
     shown: dict[str, Any] = {"route": ROUTES[verdict.action], "reason": verdict.reason, "policy": verdict.policy}
     if verdict.prepared is not None:
         features = verdict.prepared.features
-        shown["features"] = {name: getattr(features, name) for name in features.__slots__}
+        shown["features"] = {name: getattr(features, name) for name in features.__slots__ if name != "results"}
         shown["engine_sees"] = {
             "system": verdict.prepared.task.system,
             "tools": list(verdict.prepared.catalogue.tools),
             "steps": list(verdict.prepared.task.steps),
         }
+    if verdict.text:
+        shown["answer"] = verdict.text
     if verdict.attempt is not None:
         evidence = verdict.attempt.evidence
         shown["evidence"] = {

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from needle_policies import Features
 from needle_router.evidence.intents import wishes
 from needle_router.markers import control_marker, unreadable
+from needle_router.results import results_of
 from needle_router.schema import CompiledTool
 from needle_router.task import Task
 from needle_router.translate import Catalogue
@@ -41,6 +42,7 @@ def features(turn: Turn, task: Task, catalogue: Catalogue, *, prompt_tokens: int
         conversation=conversation(turn) if turn.has_tools else "",
         turn=turn_name(turn) if turn.has_tools else "",
         tool_risks=risks(catalogue),
+        results=results_of(turn),
     )
 
 

@@ -21,6 +21,7 @@ from needle_router.evidence import Findings, weigh
 from needle_router.features import features
 from needle_router.fingerprint import fingerprint
 from needle_router.history import may_go_on
+from needle_router.results import results_of
 from needle_router.surfaces.ids import is_local_call_id
 from needle_router.task import EngineFailure, EngineOutcome, Envelope, Task
 from needle_router.tokens import CHARS_PER_TOKEN, TokenCounter
@@ -73,6 +74,8 @@ class Verdict:
     shadow: bool = False
     prepared: Prepared | None = None
     attempt: Attempt | None = None
+    #: The whole answer, where neither engine nor upstream makes it.
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +133,9 @@ class Pipeline:
             prompt_tokens=self.count(task) if readable else 0,
             tokens_exact=self.tokens.exact,
         )
+        if chained:
+            # Whoever may go on may also be done.
+            found = replace(found, results=results_of(turn))
         if task.replay and len(task.steps) > settings.max_replay_steps:
             found = replace(found, obstacles=(*found.obstacles, "too-many-steps"))
         prepared = Prepared(asked, catalogue, task, found, chained)
@@ -193,12 +199,27 @@ class Pipeline:
         planned = self.policies.plan(prepared.features, situation)
         if planned.plan in (Plan.TRY_LOCAL, Plan.RACE):
             planned = limits.plan(prepared.features, situation) or planned
+        if planned.plan is Plan.REPLY:
+            return prepared, self.replied(prepared, planned)
         if not NEEDS_ENGINE[planned.plan]:
             return prepared, Verdict(Action.FORWARD, planned.reason, planned.policy, prepared=prepared)
         if mode == "shadow" or planned.plan is Plan.SHADOW:
             reason = planned.reason if planned.plan is Plan.SHADOW else "shadow"
             return prepared, Verdict(Action.FORWARD, reason, planned.policy, shadow=True, prepared=prepared)
         return replace(prepared, race=planned if planned.plan is Plan.RACE else None), None
+
+    def replied(self, prepared: Prepared, planned: Planned) -> Verdict:
+        """ANSWER with the plan's text, unless the request's own wishes are against it."""
+        turn, limits = prepared.turn, prepared.limits
+        against = {
+            "tool-never": not limits.never.isdisjoint(result.name for result in prepared.features.results),
+            "stop-string": any(stop in planned.text for stop in turn.stop),
+            "max-tokens": turn.max_tokens is not None and self.tokens.count(planned.text) > turn.max_tokens,
+        }
+        reason = next((slug for slug, holds in against.items() if holds), None)
+        if reason is not None:
+            return Verdict(Action.FORWARD, reason, planned.policy, prepared=prepared)
+        return Verdict(Action.ANSWER, planned.reason, planned.policy, prepared=prepared, text=planned.text)
 
     async def decide(self, turn: Turn, mode: str) -> Verdict:
         """Plan, and where that leaves it open, ask the engine and judge its answer."""

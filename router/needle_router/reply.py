@@ -48,6 +48,12 @@ def extension(
     return shown
 
 
+def template_extension(*, route: str, reason: str, warnings: Sequence[str]) -> Mapping[str, Any]:
+    """The `x_needle` object of an answer that no engine made: the same fields, with nothing in them."""
+    nothing = EngineReply({}, replayed_turns=0, reinitialized=False)
+    return extension(Envelope("template"), nothing, route=route, reason=reason, warnings=warnings)
+
+
 def calls_reply(
     turn: Turn,
     calls: Sequence[Call],

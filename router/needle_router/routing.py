@@ -20,6 +20,7 @@ from needle_router.incoming import ClientGone, inspectable, limits_of, mode_of, 
 from needle_router.merging import merge
 from needle_router.pipeline import Pipeline, Prepared, Verdict
 from needle_router.racing import race
+from needle_router.replying import answer_with_text
 from needle_router.surfaces.base import Unreadable
 from needle_router.turn import Turn
 
@@ -98,6 +99,8 @@ async def judged(exchange: Exchange, prepared: Prepared, mode: str) -> Verdict:
 async def carry_out(exchange: Exchange, verdict: Verdict, turn: Turn) -> None:
     """Do what was decided."""
     match verdict.action:
+        case Action.ANSWER if verdict.text:
+            await answer_with_text(exchange, verdict, turn)
         case Action.ANSWER:
             await answer_here(exchange, verdict, turn)
         case Action.MERGE:

@@ -365,6 +365,9 @@ def test_without_a_budget_nobody_has_a_last_word():
         Adaptive(),
         Budget(daily_usd=1.0, inner=(Threshold(),)),
         Budget(monthly_usd=1.0, then="refuse"),
+        Race(),
+        Race(share=0.5, inner=(Shadow(share=0.5), Threshold())),
+        Audit(share=1.0),
     ],
 )
 def test_each_kind_is_total_deterministic_and_speaks_in_known_reasons(policy):

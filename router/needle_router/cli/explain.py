@@ -70,6 +70,8 @@ def lines(shown: Mapping[str, Any]) -> Iterator[str]:
     for name in ("detail", "engine_detail"):
         if shown.get(name):
             yield f"detail     {printable(str(shown[name]))}"
+    if shown.get("answer"):
+        yield f"answer     {value(shown['answer'])}"
     for call in shown.get("calls", ()):
         yield f"call       {printable(call['name'])} {json.dumps(call['arguments'], ensure_ascii=True)}"
     for section in ("evidence", "features", "engine_sees"):
