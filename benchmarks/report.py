@@ -67,22 +67,27 @@ def merged(draw):
 
 
 def answered_here(draw):
-    """A local answer; one in twenty was audited."""
+    """A local answer; one in twenty was audited, and one in fifty won a race against an upstream that was asked."""
     found, model = decided(draw), draw.choice(MODELS)
     saved = Usage(draw.randint(100, 400), 20)
-    audit = draw.random() < 0.05
-    return {
+    found |= {
         "route": "local",
         "reason": "confident",
         "policy": "threshold",
-        **found,
         "confidence": max(0.85, found["confidence"]),
         "model": model,
         "saved": saved,
         "saved_usd": PRICES.cost_usd(model, saved),
-        "comparison": ("agree" if draw.random() < 0.96 else "arguments-differ") if audit else "",
         "total_s": found["engine_s"] + 0.002,
     }
+    if draw.random() < 0.05:
+        usage = Usage(draw.randint(200, 2000), draw.randint(5, 200))
+        found |= {"audit": "compared", "audit_usage": usage, "audit_usd": PRICES.cost_usd(model, usage)}
+        found |= {"comparison": "agree" if draw.random() < 0.95 else "arguments-differ"}
+    elif draw.random() < 0.02:
+        wasted = Usage(draw.randint(200, 2000))
+        found |= {"raced": True, "wasted": wasted, "wasted_usd": PRICES.cost_usd(model, wasted)}
+    return found
 
 
 def decided(draw):

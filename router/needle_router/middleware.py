@@ -97,7 +97,6 @@ class NeedleRouter:
         if not self._started:
             return
         self._started = False
-        self.services.dashboard.close()
         await self.services.engine.aclose()
         if self.keeps_ledger:
             await asyncio.to_thread(self.services.ledger.close)

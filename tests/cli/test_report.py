@@ -35,7 +35,7 @@ def test_tables_are_plain_words_when_nobody_looks(cli, ledger):
     assert "$0.0300" in out
     assert "It does not bound error" in out
     assert [line.split() for line in out.splitlines() if line.startswith("confident")] == [
-        ["confident", "3", "3", "0", "0", "0", "$0.0300", "$0.0000", "-"]
+        ["confident", "3", "3", "0", "0", "0", "0", "$0.0300", "$0.0000", "-"]
     ]
 
 
@@ -43,7 +43,7 @@ def test_json_is_one_object(cli, ledger):
     code, out, err = cli("report", *ledger, "--json", "--penalty-usd", "0.5")
     assert (code, err) == (0, "")
     found = json.loads(out)
-    assert (found["requests"], found["routes"]) == (6, {"local": 3, "merged": 0, "upstream": 3})
+    assert (found["requests"], found["routes"]) == (6, {"local": 3, "merged": 0, "upstream": 3, "refused": 0})
     assert found["agreement"]["tools"]["f"]["share"] == 0.5
     assert found["savings"]["low_usd"] == pytest.approx(0.03 - 1.5)
     assert list(found["by"]) == ["tool", "model", "reason", "day", "policy"]

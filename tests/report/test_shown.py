@@ -61,7 +61,7 @@ def paths(value, prefix=""):
     """The key paths of a JSON document; names of tools and the like are left out."""
     for key, item in value.items() if isinstance(value, dict) else ():
         yield (path := f"{prefix}.{key}".lstrip("."))
-        if path not in ("agreement.tools", "agreement.kinds", "latency", "engine.failures", "by"):
+        if path not in ("agreement.tools", "agreement.kinds", "agreement.audits", "latency", "engine.failures", "by"):
             yield from paths(item, path)
 
 

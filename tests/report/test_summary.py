@@ -1,7 +1,7 @@
 """Sums, groups, agreement, times and the curve, from records."""
 
 import pytest
-from tests.report.support import DAY_S, local, reported, shadow, tallied, upstream
+from tests.report.support import DAY_S, SAVED, local, reported, shadow, tallied, upstream
 
 from needle_router.report.model import Amount, Group
 from needle_router.turn import Usage
@@ -40,8 +40,27 @@ def test_a_group_counts_routes_failures_money_and_comparisons():
         local(route="merged", saved=None, cost_usd=0.03),
     )
     assert found.groups["tool"] == (
-        Group("f", 5, 1, 1, 3, 1, Amount(0.01), Amount(pytest.approx(0.13)), compared=2, agreed=1),
+        Group("f", 5, 1, 1, 3, 0, 1, Amount(0.01), Amount(pytest.approx(0.13)), compared=2, agreed=1),
     )
+
+
+def test_what_a_spent_budget_refused_was_answered_by_nobody():
+    found = reported(local(), local(reason="budget-exceeded", status=429, saved=None, saved_usd=None)).total
+    assert (found.requests, found.local, found.refused) == (2, 1, 1)
+
+
+def test_audits_and_races_are_costs_and_what_came_of_each_audit_is_counted():
+    wasted = {"raced": True, "wasted": SAVED}
+    found = reported(
+        local(audit="compared", comparison="agree", audit_usd=0.03),
+        local(audit="unread", audit_usd=None),
+        local(audit="dropped"),
+        local(**wasted, wasted_usd=0.04),
+        local(**wasted),
+    )
+    assert (found.savings.audits, found.savings.races) == (Amount(0.03, 1), Amount(0.04, 1))
+    assert found.savings.net_usd == pytest.approx(0.05 - 0.03 - 0.04)
+    assert found.agreement.audits == {"compared": 1, "dropped": 1, "unread": 1}
 
 
 def test_names_beyond_the_limit_are_taken_together():

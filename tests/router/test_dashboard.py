@@ -1,7 +1,8 @@
 """/-/dashboard: the running router and its ledger as a page, beside the requests and never in their way."""
 
 import base64
-import threading
+import os
+import sys
 import time
 from contextlib import asynccontextmanager
 
@@ -11,11 +12,11 @@ import pytest
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
-from tests.report.support import local, shadow
+from tests.report.support import local
 from tests.router.support import KITCHEN, ask, config_for, envelope, running
 from tests.servers import serving, until
 
-from needle_router.dashboard import NOT_YET, NOTHING, OFF, Dashboard
+from needle_router.dashboard import FAILED, NOT_YET, NOTHING, OFF, TOO_LONG, Dashboard, child
 from needle_router.ledger import Ledger, read_ledger
 from needle_router.middleware import NeedleRouter
 from needle_router.report.live import age, live
@@ -167,10 +168,12 @@ async def test_a_ledger_that_cannot_be_read_is_said(tmp_path):
 
 
 @pytest.mark.anyio
-async def test_only_the_last_days_count(tmp_path):
-    records = [local(time_s=time.time() - 3 * 86_400, model="ancient"), local(time_s=time.time() - 60, model="new")]
-    page = await Dashboard(wrote(tmp_path / "d.db", *records), days=2, penalty_usd=0).markup()
+async def test_only_the_last_days_count_and_the_penalty_is_the_configured_one(tmp_path):
+    now_s = time.time()
+    records = [local(time_s=now_s - 3 * 86_400, model="ancient"), local(time_s=now_s - 60, comparison="name-differs")]
+    page = await Dashboard(wrote(tmp_path / "d.db", *records), days=2, penalty_usd=0.25).markup()
     assert "of 1 requests" in page
+    assert "1 answers found wrong, $0.2500 each" in page
     assert "ancient" not in page
 
 
@@ -183,24 +186,26 @@ async def test_what_was_found_is_kept_for_a_while(tmp_path):
     assert await dashboard.markup() == first
 
 
-class SlowLedger:
-    """A ledger whose reading can be held up: it is there when somebody asks, and only then blocks."""
+def in_its_place(code):
+    """A command that notes its process in the file `pid` and then does something else than reading."""
+    return (sys.executable, "-c", f"import os, sys, time; open('pid', 'w').write(str(os.getpid())); {code}")
 
-    def __init__(self):
-        self.asked, self.go = threading.Event(), threading.Event()
-        self.count = 0
 
-    def exists(self):
-        self.count += 1
-        self.asked.set()
-        self.go.wait(20)
-        return False
+def ended(folder):
+    """Whether the process that noted itself is gone."""
+    try:
+        os.kill(int((folder / "pid").read_text()), 0)
+    except ProcessLookupError:
+        return True
+    return False
 
 
 @pytest.mark.anyio
-async def test_one_reads_and_the_others_are_told_at_once():
-    slow = SlowLedger()
-    dashboard = Dashboard(slow, days=2, penalty_usd=0)
+async def test_one_reads_and_the_others_are_told_at_once(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = wrote(tmp_path / "d.db")
+    wait = "[time.sleep(0.01) for _ in iter(lambda: os.path.exists('go'), True)]; print('<p>found</p>')"
+    dashboard = Dashboard(path, days=2, penalty_usd=0, command=in_its_place(wait))
     found = []
 
     async def ask_for_it():
@@ -209,30 +214,49 @@ async def test_one_reads_and_the_others_are_told_at_once():
     with anyio.fail_after(20):
         async with anyio.create_task_group() as group:
             group.start_soon(ask_for_it)
-            await until(slow.asked.is_set)
+            await until((tmp_path / "pid").exists)
             assert [NOT_YET in await dashboard.markup() for _ in range(5)] == [True] * 5
-            slow.go.set()
-    assert NOTHING in found[0]
-    assert slow.count == 1
+            (tmp_path / "go").touch()
+    assert found == ["<p>found</p>\n"]
 
 
 @pytest.mark.anyio
-async def test_a_reading_that_takes_too_long_is_not_waited_for():
-    slow = SlowLedger()
-    dashboard = Dashboard(slow, days=2, penalty_usd=0, patience_s=0.05)
+async def test_a_reading_past_its_deadline_is_killed_and_said(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    dashboard = Dashboard(
+        wrote(tmp_path / "d.db"), days=2, penalty_usd=0, deadline_s=1, command=in_its_place("time.sleep(60)")
+    )
     with anyio.fail_after(20):
-        assert NOT_YET in await dashboard.markup()
-        slow.go.set()
-        await until(lambda: not dashboard._busy.locked())
-        assert NOTHING in await dashboard.markup()
+        assert TOO_LONG in await dashboard.markup()
+    assert ended(tmp_path)
 
 
 @pytest.mark.anyio
-async def test_a_router_that_stops_ends_the_reading(tmp_path):
-    path = wrote(tmp_path / "d.db", *[shadow(time_s=time.time() - 60)] * 200)
-    dashboard = Dashboard(path, days=2, penalty_usd=0)
-    dashboard.close()
-    assert NOT_YET in await dashboard.markup()
+async def test_a_request_that_is_cancelled_takes_the_reading_along(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    dashboard = Dashboard(wrote(tmp_path / "d.db"), days=2, penalty_usd=0, command=in_its_place("time.sleep(60)"))
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as group:
+            group.start_soon(dashboard.markup)
+            await until((tmp_path / "pid").exists)
+            group.cancel_scope.cancel()
+    assert ended(tmp_path)
+
+
+@pytest.mark.anyio
+async def test_a_reading_that_fails_is_said(tmp_path, caplog):
+    dashboard = Dashboard(wrote(tmp_path / "d.db"), days=2, penalty_usd=0, command=(sys.executable, "-c", "exit(3)"))
+    assert FAILED in await dashboard.markup()
+    assert "ended with code 3" in caplog.text
+
+
+def test_only_so_many_records_are_read_the_newest(tmp_path):
+    path = wrote(tmp_path / "d.db", *(local(time_s=time.time() - 60, model=f"model-{number}") for number in range(5)))
+    order = {"ledger": str(path), "until_s": time.time(), "days": 7, "penalty_usd": 0}
+    page = child.recorded(order, most=2)
+    assert child.NEWEST_ONLY in page
+    assert [f"model-{number}" in page for number in range(5)] == [False, False, False, True, True]
+    assert child.NEWEST_ONLY not in child.recorded(order, most=6)
 
 
 def test_the_live_half_escapes_what_it_is_given():
@@ -246,11 +270,15 @@ def test_the_live_half_escapes_what_it_is_given():
     }
     nothing = {"requests": 0, "errors": 0, "cost_usd": 0, "cost_unknown": 0, "usage_unknown": 2}
     saved = {"prompt_tokens": 1200, "completion_tokens": 34, "cost_usd": 0.5, "cost_unknown": 3}
-    totals = {"local": nothing, "merged": nothing, "upstream": nothing, "saved": saved}
+    routes = dict.fromkeys(("local", "merged", "upstream", "refused"), nothing)
+    lost = {"requests": 4, "compared": 5, "cost_usd": 0.25, "cost_unknown": 0}
+    totals = {**routes, "saved": saved, "wasted": lost, "audits": lost}
     text = live(parts, totals, {}, running_s=90)
     assert "engine ready: &lt;b&gt; &amp;" in text
     assert "<b>$0.5000</b><span>1,234 tokens, 3 of unknown cost</span>" in text
     assert "<b>$0.0000</b><span>2 of unknown cost</span>" in text
+    assert "<dt>Cancelled races</dt><dd><b>$0.2500</b><span>4 calls</span>" in text
+    assert "<dt>Audits</dt><dd><b>$0.2500</b><span>5 compared</span>" in text
     assert "Since the start, 1 minute ago" in text
 
 

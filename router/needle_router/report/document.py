@@ -20,7 +20,7 @@ def document(report: Report, *, by: Sequence[str]) -> dict[str, Any]:
         "requests": report.total.requests,
         "unread": report.unread,
         "failed": report.total.failed,
-        "routes": {route: getattr(report.total, route) for route in ("local", "merged", "upstream")},
+        "routes": {route: getattr(report.total, route) for route in ("local", "merged", "upstream", "refused")},
         "cost": amount(report.total.cost),
         "savings": savings(report.savings),
         "agreement": agreement(report.agreement),
@@ -73,6 +73,7 @@ def agreement(value: Agreement) -> dict[str, Any]:
         "audit": rate(value.audit, "agreed"),
         "tools": {name: rate(row, "agreed") for name, row in value.tools.items()},
         "kinds": {name: {"passed": passed, "stopped": stopped} for name, (passed, stopped) in value.kinds.items()},
+        "audits": dict(value.audits),
     }
 
 
@@ -118,6 +119,7 @@ def group(value: Group) -> dict[str, Any]:
         "local": value.local,
         "merged": value.merged,
         "upstream": value.upstream,
+        "refused": value.refused,
         "failed": value.failed,
         "saved": amount(value.saved),
         "cost": amount(value.cost),

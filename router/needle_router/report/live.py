@@ -14,7 +14,7 @@ from needle_router.report.tables import Table
 def live(parts: Mapping[str, Any], totals: Mapping[str, Any], reasons: Mapping[str, int], *, running_s: float) -> str:
     """Markup of the state, the totals and the reasons since the start; the values are those of /-/status.json."""
     shown = "".join(f"<li>{escaped(state)}</li>" for state in states(parts))
-    requests = sum(totals[route]["requests"] for route in ("local", "merged", "upstream"))
+    requests = sum(totals[route]["requests"] for route in ("local", "merged", "upstream", "refused"))
     rows = tuple((slug, f"{count:,}", f"{count / requests * 100:.1f} %") for slug, count in reasons.items() if requests)
     decided = table(Table("Why, since the start", ("reason", "requests", "share"), rows)) if rows else ""
     return (
@@ -38,13 +38,20 @@ def states(parts: Mapping[str, Any]) -> list[str]:
 
 def figures(totals: Mapping[str, Any]) -> list[Card]:
     """The totals as cards."""
-    saved, upstream = totals["saved"], totals["upstream"]
+    saved, upstream, wasted, audits = (totals[name] for name in ("saved", "upstream", "wasted", "audits"))
+    refused = totals["refused"]["requests"]
     tokens = saved["prompt_tokens"] + saved["completion_tokens"]
     return [
         ("Answered here", f"{totals['local']['requests']:,}", f"and {totals['merged']['requests']:,} merged"),
-        ("Upstream", f"{upstream['requests']:,}", f"{upstream['errors']:,} errors"),
+        ("Upstream", f"{upstream['requests']:,}", f"{upstream['errors']:,} errors, {refused:,} refused by a budget"),
         ("Avoided upstream cost", money(saved["cost_usd"]), unknown(saved["cost_unknown"], f"{tokens:,} tokens")),
         ("Upstream cost", money(upstream["cost_usd"]), unknown(upstream["cost_unknown"] + upstream["usage_unknown"])),
+        (
+            "Cancelled races",
+            money(wasted["cost_usd"]),
+            unknown(wasted["cost_unknown"], f"{wasted['requests']:,} calls"),
+        ),
+        ("Audits", money(audits["cost_usd"]), unknown(audits["cost_unknown"], f"{audits['compared']:,} compared")),
     ]
 
 

@@ -38,7 +38,8 @@ class Rate:
 class Group:
     """Requests that have something in common. `others` is the number of keys taken together, 0 for one of its own.
 
-    `failed` were answered with an error or cut. `compared` and `agreed` count decisions that passed every check.
+    `refused` were answered by nobody, for a budget was spent; `failed` were answered with an error or cut. `compared`
+    and `agreed` count decisions that passed every check.
     """
 
     key: str
@@ -46,6 +47,7 @@ class Group:
     local: int = 0
     merged: int = 0
     upstream: int = 0
+    refused: int = 0
     failed: int = 0
     saved: Amount = Amount()
     cost: Amount = Amount()
@@ -92,13 +94,15 @@ class Agreement:
     """How often engine and upstream made the same calls.
 
     `shadow` and `audit` are about decisions that passed every check, the first where the upstream answered, the second
-    where the engine did; `tools` joins both. `kinds` counts every comparison: (passed every check, stopped by one).
+    where the engine did; `tools` joins both. `kinds` counts every comparison: (passed every check, stopped by one),
+    `audits` what came of each audit.
     """
 
     shadow: Rate
     audit: Rate
     tools: Mapping[str, Rate] = field(default_factory=dict)
     kinds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    audits: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def compared(self) -> int:

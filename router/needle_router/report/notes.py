@@ -12,6 +12,7 @@ NOT_SAVED = "{} local answers have no known price: what they saved is not counte
 NOT_COSTED = "{} answers of the upstream have no known cost, for want of token counts or of a price."
 NOT_AUDITED = "{} audits have no known cost: they are not taken off."
 NOT_RACED = "{} cancelled races have no known cost: they are not taken off."
+NOT_COMPARED = "{} audits came to no comparison; if they were not lost at random, the rest is no fair sample."
 NO_AUDITS = "No local answer was audited, so nothing is known of how many were wrong."
 NO_PENALTY = "A wrong answer counts as costing nothing: give its price with --penalty-usd or report.penalty_usd."
 ESTIMATED = (
@@ -35,6 +36,7 @@ def notes(report: Report) -> list[str]:
         (NOT_AUDITED, savings.audits.unknown),
         (NOT_RACED, savings.races.unknown),
         (NOT_COSTED, report.total.cost.unknown),
+        (NOT_COMPARED, sum(report.agreement.audits.values()) - report.agreement.audits.get("compared", 0)),
     )
     told = (
         (ESTIMATED, savings.answers > 0),

@@ -76,7 +76,7 @@ def group_of(name: str, cells: Iterable[tuple[Key, Cell]], *, others: int = 0) -
     saved, cost = [0.0, 0], [0.0, 0]
     for key, cell in cells:
         counts["requests"] += cell.requests
-        counts[key.route] += cell.requests
+        counts[key.served] += cell.requests
         counts["failed"] += cell.requests * key.failed
         counts["compared"] += cell.requests * (key.passed and bool(key.comparison))
         counts["agreed"] += cell.requests * (key.passed and key.comparison == "agree")
@@ -88,7 +88,7 @@ def group_of(name: str, cells: Iterable[tuple[Key, Cell]], *, others: int = 0) -
     )
 
 
-COUNTED = ("requests", "local", "merged", "upstream", "failed", "compared", "agreed")
+COUNTED = ("requests", "local", "merged", "upstream", "refused", "failed", "compared", "agreed")
 
 
 def groups(dimension: str, cells: Sequence[tuple[Key, Cell]]) -> tuple[Group, ...]:
@@ -129,7 +129,10 @@ def agreement_of(cells: Iterable[tuple[Key, Cell]]) -> Agreement:
     same: Counter[str] = Counter()
     tools: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
     kinds: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
+    audits: Counter[str] = Counter()
     for key, cell in cells:
+        if key.audit:
+            audits[key.audit] += cell.requests
         if not key.comparison:
             continue
         kinds[key.comparison][not key.passed] += cell.requests
@@ -146,6 +149,7 @@ def agreement_of(cells: Iterable[tuple[Key, Cell]]) -> Agreement:
         audit=rate(same["audit"], seen["audit"]),
         tools={name: rate(*tools[name]) for name in most},
         kinds={name: (passed, stopped) for name, (passed, stopped) in sorted(kinds.items())},
+        audits=dict(sorted(audits.items())),
     )
 
 

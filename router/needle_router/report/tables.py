@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from needle_router.report.model import Amount, Group, Latency, Rate, Report
 from needle_router.report.notes import money, share, span, sure
 
+#: What comes of audits without a comparison.
+LOST = ("unread", "failed", "timeout", "dropped")
 #: Of a table by something, so many rows are shown before the rest.
 SHOWN = 12
 
@@ -62,8 +64,9 @@ def amount(value: Amount, *, taken: bool = False) -> str:
 def routes(report: Report) -> Table:
     """Who answered."""
     total = report.total
-    names = {"local": "answered here", "merged": "merged", "upstream": "upstream", "failed": "failed"}
+    names = {"local": "answered here", "merged": "merged", "upstream": "upstream", "refused": "refused"}
     counts = [(text, getattr(total, name)) for name, text in names.items()]
+    counts += [("failed, of all these", total.failed)]
     rows = [(text, f"{count:,}", share(count / total.requests)) for text, count in counts if total.requests]
     return Table("Requests", ("", "requests", "share"), tuple(rows))
 
@@ -89,6 +92,7 @@ def agreement(report: Report) -> Table:
 def kinds(report: Report) -> Table:
     """How the calls of both compare."""
     rows = [(name, f"{passed:,}", f"{stopped:,}") for name, (passed, stopped) in report.agreement.kinds.items()]
+    rows += [(f"audit {name}", f"{count:,}", "") for name, count in report.agreement.audits.items() if name in LOST]
     return Table("Comparisons", ("", "passed every check", "stopped by a check"), tuple(rows))
 
 
@@ -141,6 +145,7 @@ CELLS: Mapping[str, Callable[[Group], str]] = {
     "here": lambda row: f"{row.local:,}",
     "merged": lambda row: f"{row.merged:,}",
     "upstream": lambda row: f"{row.upstream:,}",
+    "refused": lambda row: f"{row.refused:,}",
     "failed": lambda row: f"{row.failed:,}",
     "avoided": lambda row: amount(row.saved),
     "upstream cost": lambda row: amount(row.cost),

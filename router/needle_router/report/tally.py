@@ -31,12 +31,18 @@ class Key(NamedTuple):
     comparison: str
     engine_ran: bool
     failed: bool
+    audit: str
     day: str
 
     @property
     def tool(self) -> str:
         """The tools that the engine called, joined with "+"; "" for none."""
         return "+".join(sorted(set(self.tools)))
+
+    @property
+    def served(self) -> str:
+        """The route, or that nobody answered because a budget is spent."""
+        return "refused" if self.reason == "budget-exceeded" else self.route
 
     @property
     def passed(self) -> bool:
@@ -100,6 +106,7 @@ class Tally:
             record.comparison,
             record.engine_ran,
             failed,
+            record.audit,
             day,
         )
         cell = self._cells.get(key)
