@@ -147,6 +147,7 @@ def test_bad_lines_are_named(cli, tmp_path):
         (("--from", "x", "--max-error", "nan"), "--max-error nan: expected a probability"),
         (("--from", "x", "--max-error", "0.1", "--delta", "1"), "--delta 1: expected a probability"),
         (("--from", "x", "--max-error", "0.1", "--method", "luck"), "--method luck: expected one of best, fixed-seq"),
+        (("--from", "x", "--max-error", "0.1", "--audits"), "--audits: are those of the ledger"),
         (("--from", "x", "--max-error", "0.1"), "x cannot be read: No such file or directory"),
         (("--max-error", "0.1", "--ledger", "off"), "the ledger is off"),
         (("--max-error", "0.1", "--ledger", "none.db"), "there is no ledger at none.db"),

@@ -112,3 +112,13 @@ def test_a_compared_record_is_a_decision(changes, row):
 
 def test_a_record_without_comparison_says_nothing_of_right_and_wrong():
     assert list(from_records([record(comparison="")])) == []
+
+
+def test_watched_calls_and_audited_answers_are_never_taken_together():
+    shared = {"time_s": 1.0, "reason": "r", "tools_called": ("f",), "comparison": "agree"}
+    records = [
+        DecisionRecord(route="upstream", confidence=0.6, **shared),
+        DecisionRecord(route="local", confidence=0.9, **shared),
+    ]
+    assert [row.confidence for row in from_records(records)] == [0.6]
+    assert [row.confidence for row in from_records(records, audits=True)] == [0.9]

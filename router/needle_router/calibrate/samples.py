@@ -118,9 +118,13 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 40 else text[:37] + "..."
 
 
-def from_records(records: Iterable[DecisionRecord]) -> Iterator[Labelled]:
-    """Decisions that were compared with the upstream's own calls."""
-    return (labelled(record) for record in records if record.comparison)
+def from_records(records: Iterable[DecisionRecord], *, audits: bool = False) -> Iterator[Labelled]:
+    """Decisions that were compared with the upstream's own calls: those that were only watched, or the audited answers.
+
+    Never both: answers are those above a threshold, so that together the high scores would weigh too much, and a lower
+    threshold would look better than it is.
+    """
+    return (labelled(record) for record in records if record.comparison and (record.route == "local") == audits)
 
 
 def labelled(record: DecisionRecord) -> Labelled:

@@ -69,12 +69,15 @@ class Promise:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which decisions: those of `source` or of the ledger, of one `fingerprint`, of the most frequent, or of `every`
-    one by itself."""
+    """Which decisions: those of `source`, or the watched or the audited ones of the ledger.
+
+    Of them those of one `fingerprint`, of the most frequent one, or of `every` one by itself.
+    """
 
     source: str | None
     fingerprint: str | None
     every: bool
+    audits: bool = False
 
 
 def calibrate(
@@ -92,7 +95,7 @@ def calibrate(
     """Print what can be certified; exit code 0 when anything could, 1 when nothing."""
     check_arguments(alpha, delta, method, by_risk=by_risk)
     promise = Promise(alpha, delta, per_tool or by_risk, method, side_effects(settings) if by_risk else None)
-    rows = from_file(selection.source) if selection.source is not None else from_ledger(settings)
+    rows = decisions_of(settings, selection)
     chosen, documents = list(selected(rows, selection)), []
     if not as_json:
         print(promise)
@@ -110,6 +113,15 @@ def calibrate(
             say(NOTHING_BOUND)
         write(Path(output).expanduser(), content)
     return Exit.OK if certified else Exit.FAILED
+
+
+def decisions_of(settings: Settings | None, selection: Selection) -> list[Labelled]:
+    """The decisions of the file or of the ledger."""
+    if selection.source is None:
+        return from_ledger(settings, audits=selection.audits)
+    if selection.audits:
+        raise Stop(Exit.USAGE, "--audits: are those of the ledger; a file with --from is taken as it is")
+    return from_file(selection.source)
 
 
 def check_arguments(alpha: float | None, delta: float, method: str, *, by_risk: bool = False) -> None:

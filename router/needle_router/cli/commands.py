@@ -123,6 +123,9 @@ def calibrate(
     per_tool: Annotated[bool, Parameter(negative=(), help="A threshold for each tool, too.")] = False,
     method: Annotated[str, Parameter(help="best, fixed-sequence, multi-start or sgr.")] = "best",
     fingerprint: Annotated[str | None, Parameter(help="Decisions of this fingerprint; else the most frequent.")] = None,
+    audits: Annotated[
+        bool, Parameter(negative=(), help="Of the ledger, the audited answers instead of what was only watched.")
+    ] = False,
     all_fingerprints: Annotated[
         bool, Parameter(negative=(), help="Certify each fingerprint by itself, all into one file.")
     ] = False,
@@ -138,7 +141,7 @@ def calibrate(
 
     return work(
         settings,
-        Selection(source, fingerprint, all_fingerprints),
+        Selection(source, fingerprint, all_fingerprints, audits),
         alpha=max_error,
         delta=delta,
         per_tool=per_tool,

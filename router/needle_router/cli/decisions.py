@@ -27,8 +27,8 @@ def indented(error: BadSamples) -> list[str]:
     return [f"  {printable(problem)}" for problem in error.problems]
 
 
-def from_ledger(settings: Settings | None) -> list[Labelled]:
-    """The decisions of the ledger that were compared with the upstream."""
+def from_ledger(settings: Settings | None, *, audits: bool) -> list[Labelled]:
+    """The decisions of the ledger that were compared with the upstream, beside it or in audits."""
     from needle_router.build import ledger_path
     from needle_router.ledger import LedgerError, read_ledger
 
@@ -38,6 +38,6 @@ def from_ledger(settings: Settings | None) -> list[Labelled]:
     if not path.exists():
         raise Stop(Exit.USAGE, f"there is no ledger at {path}: serve in shadow mode first, or name a file with --from")
     try:
-        return list(from_records(read_ledger(path)))
+        return list(from_records(read_ledger(path), audits=audits))
     except (LedgerError, ValueError) as error:
         raise Stop(Exit.FAILED, f"{path} cannot be read: {error}") from None
