@@ -136,7 +136,7 @@ class ModelNotFound(NotFound):
 
 
 class WebSocketRefused(RouterError):
-    """A WebSocket handshake; clients fall back to HTTP on it."""
+    """A WebSocket handshake where none is passed on; clients fall back to HTTP on it."""
 
     status, code, type = 426, "websocket_unsupported", "invalid_request_error"
 

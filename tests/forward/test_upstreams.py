@@ -77,7 +77,8 @@ def down():
 
 async def test_the_next_upstream_takes_over_when_the_first_cannot_be_reached():
     async with recording(answer(body=b'{"who":"second"}')) as second:
-        proxy = ReverseProxy(Upstream(base_url=down(), fallback_urls=(f"{second.base_url}/v1",), breaker_failures=2))
+        settings = {"breaker_failures": 2, "breaker_open_s": 1000}
+        proxy = ReverseProxy(Upstream(base_url=down(), fallback_urls=(f"{second.base_url}/v1",), **settings))
         async with serving(proxy, lifespan="off") as url:
             for _ in range(4):
                 status, data = await get(url, body=b"x" * 10)

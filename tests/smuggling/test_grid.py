@@ -165,7 +165,7 @@ CONNECTIONS = [
     passed("Expect with its body", post(b"expect: 100-continue\r\ncontent-length: 3\r\n", b"abc"), b"abc"),
     passed("empty lines before a request", b"\r\n\r\n" + get()),
     Probe("WebSocket, and a request behind", get(fields=b"host: h\r\nconnection: upgrade\r\nupgrade: websocket\r\n")
-          + get(b"/v1/b"), (426,), behind=2),
+          + get(b"/v1/b"), (200,), ((b"/v1/x", b""),), behind=2),
     Probe("h2c, and a request behind", get(fields=b"host: h\r\nconnection: upgrade\r\nupgrade: h2c\r\n")
           + get(b"/v1/b"), (200,), ((b"/v1/x", b""),), behind=2),
     refused("Upgrade with a body", post(b"connection: upgrade\r\nupgrade: h2c\r\ncontent-length: 35\r\n", SMUGGLED)),

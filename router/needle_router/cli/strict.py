@@ -12,20 +12,20 @@ one of them is still being answered, the connection ends with that answer.
 from __future__ import annotations
 
 import asyncio
-from http import HTTPStatus
 from typing import Any
 
 import httptools
-import orjson
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.config import Config
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
+from needle_router.cli.strict_answers import raw_after_101, refusal, without_chunks
 from needle_router.cli.strict_gate import ANSWER, BODY, HEAD, IDLE, LINGER, Gate
 from needle_router.cli.strict_rules import Head, fault, head_too_large, target_too_long
 from needle_router.cli.strict_stall import WriteWatch
-from needle_router.errors import BadRequest, ClientTooSlow, RouterError, TooManyConnections, envelope
+from needle_router.errors import BadRequest, ClientTooSlow, RouterError, TooManyConnections
+from needle_router.forward.tunnel import EXTENSION, wants_websocket
 
 UNREADABLE = "The request is not one that can be read in one way only: see RFC 9112, sections 3 and 6."
 
@@ -51,6 +51,8 @@ class StrictProtocol(HttpToolsProtocol):
         self.since = 0.0
         #: Bytes that came since the last that led to something.
         self.loose_bytes = 0
+        #: True from a WebSocket handshake on: whatever comes after it is the app's, unread.
+        self.upgraded = False
         #: True once nothing more is read from this client.
         self.deaf = False
         self.fault: RouterError | None = None
@@ -77,13 +79,13 @@ class StrictProtocol(HttpToolsProtocol):
         """Parse what came, as long as it makes sense and stays within the limits."""
         if self.deaf:
             return
+        if self.upgraded:
+            return self._pass_raw(data)
         self.loose_bytes += len(data)
         try:
             self.parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            # The app answers the request as the plain one that it also is. What follows may be in another protocol.
-            self.deaf = True
-            self.cycle.keep_alive = False
+        except httptools.HttpParserUpgrade as upgrade:
+            self._upgrade(data[upgrade.args[0] :])
         except httptools.HttpParserError:
             self._refuse(self.fault or BadRequest(UNREADABLE))
         else:
@@ -91,6 +93,25 @@ class StrictProtocol(HttpToolsProtocol):
             if self.loose_bytes > self.gate.max_head_bytes:
                 in_target = self.phase == HEAD and len(self.url) > self.gate.max_url_bytes
                 self._refuse(target_too_long(self.gate) if in_target else head_too_large(self.gate))
+
+    def _upgrade(self, rest: bytes) -> None:
+        """What follows may be in another protocol, so no other request is read here."""
+        self.cycle.keep_alive = False
+        if self.upgraded:
+            self._pass_raw(rest)
+        else:
+            # The app answers the request as the plain one that it also is.
+            self.deaf = True
+
+    def _pass_raw(self, data: bytes) -> None:
+        """Bytes behind a handshake, for the app to fetch as if they were the request's body."""
+        cycle = self.cycle
+        if cycle.response_complete:
+            return
+        cycle.body += data
+        if len(cycle.body) > HIGH_WATER_LIMIT:
+            self.flow.pause_reading()
+        cycle.message_event.set()
 
     def waits_for_us(self) -> bool:
         """Whether the client cannot send: reading is paused, or it waits for our 100."""
@@ -134,6 +155,9 @@ class StrictProtocol(HttpToolsProtocol):
         self.fault = fault(head, self.gate)
         if self.fault is not None:
             raise self.fault
+        if head.upgrade and self.parser.get_method() == b"GET" and wants_websocket(self.headers):
+            self.upgraded = True
+            self.scope["extensions"] = {EXTENSION: {}}
         super().on_headers_complete()
         # Trailers would join the header fields, after those were checked; so they go nowhere.
         self.headers = []
@@ -169,6 +193,8 @@ class StrictProtocol(HttpToolsProtocol):
         self.running = cycle
         if cycle.scope["http_version"] == "1.0":
             app = without_chunks(app, cycle)
+        elif cycle.scope.get("extensions"):
+            app = raw_after_101(app, cycle)
         super()._start_asgi_task(cycle, app)
 
     # -------------------------------------------------------------------------------------------------- refusing
@@ -208,39 +234,3 @@ class StrictProtocol(HttpToolsProtocol):
         self.transport.write_eof()
         if self.flow is not None:
             self.flow.resume_reading()
-
-
-def refusal(error: RouterError) -> bytes:
-    """The whole answer to a request that is not served, which is the last one of its connection."""
-    body = orjson.dumps(envelope(error))
-    fields = [
-        f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}",
-        "content-type: application/json",
-        f"content-length: {len(body)}",
-        f"x-should-retry: {'true' if error.retryable else 'false'}",
-        *(["retry-after: 1"] if error.status == HTTPStatus.SERVICE_UNAVAILABLE else []),
-        "connection: close",
-    ]
-    return "\r\n".join((*fields, "", "")).encode("ascii") + body
-
-
-def without_chunks(app: ASGIApp, cycle: RequestResponseCycle) -> ASGIApp:
-    """`app` for an HTTP/1.0 client, which knows no chunks: a body of unknown length ends with the connection."""
-
-    async def answering(scope: Scope, receive: Receive, send: Send) -> None:
-        sized = True
-
-        async def plainly(message: Message) -> None:
-            nonlocal sized
-            if message["type"] == "http.response.start":
-                sized = any(name.lower() == b"content-length" for name, _ in message.get("headers", ()))
-                if not sized:
-                    cycle.chunked_encoding = False
-            elif not sized:
-                # uvicorn counts down from what was announced, to nothing at the end.
-                cycle.expected_content_length = len(message.get("body", b""))
-            await send(message)
-
-        await app(scope, receive, plainly)
-
-    return answering

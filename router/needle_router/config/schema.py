@@ -41,6 +41,7 @@ class Upstream(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     api_key: str = ""
     inject_key: bool = False
     include_usage: bool = False
+    websockets: bool = True
     connect_timeout_s: float = 5
     first_byte_timeout_s: float = 600
     idle_timeout_s: float = 600

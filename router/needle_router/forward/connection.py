@@ -84,6 +84,7 @@ class Connection(asyncio.Protocol):
         if self.used > 1 or self.reader.method != request.method:
             self.reader.begin(request.method)
         self._sent = False
+        self.reader.may_switch = request.upgrade
         head, length = request.head()
         if isinstance(request.body, bytes):
             self.transport.write(head + request.body)
@@ -114,6 +115,12 @@ class Connection(asyncio.Protocol):
             self.reader.lost = self.reader.lost or error
             self.abort()
             self._wake()
+
+    async def write(self, data: bytes, idle_s: float) -> None:
+        """Send bytes as they are, once another protocol is spoken."""
+        if self.transport is not None and not self.closed:
+            self.transport.write(data)
+            await self._drained(idle_s)
 
     async def _drained(self, idle_s: float) -> None:
         """Wait until the other side has taken most of what was written."""
@@ -149,7 +156,7 @@ class Connection(asyncio.Protocol):
     async def body(self, idle_s: float, answer_s: float) -> AsyncIterator[bytes]:
         """The body's bytes as they come; raises `UpstreamBroken` or `UpstreamTimeout` when it is cut.
 
-        `answer_s` is the time for all of it from now on, 0 for any.
+        `idle_s` is the time between two pieces and `answer_s` that for all of it from now on, 0 for any.
         """
         reader = self.reader
         end = self._loop.time() + answer_s if answer_s else math.inf
@@ -167,9 +174,10 @@ class Connection(asyncio.Protocol):
 
     async def _more(self, idle_s: float, end: float) -> None:
         """Wait for more of the body, up to the loop time `end`, which is the caller's affair."""
-        silent_at = self._loop.time() + idle_s
+        silent_at = self._loop.time() + idle_s if idle_s else math.inf
+        until = min(silent_at, end)
         try:
-            async with asyncio.timeout_at(min(silent_at, end)):
+            async with asyncio.timeout_at(None if until == math.inf else until):
                 await self._wait()
         except TimeoutError:
             if silent_at <= end:

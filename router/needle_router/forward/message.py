@@ -24,13 +24,14 @@ class Timeouts:
 @dataclass(frozen=True, slots=True)
 class Request:
     """What to send. `body` is bytes, or an iterator of pieces that goes out with content-length where the headers
-    state one and chunked otherwise.
+    state one and chunked otherwise. With `upgrade` it is a WebSocket handshake.
     """
 
     method: bytes
     target: bytes
     headers: list[Header]
     body: bytes | AsyncGenerator[bytes, None] = b""
+    upgrade: bool = False
 
     @property
     def replayable(self) -> bool:
@@ -48,6 +49,8 @@ class Request:
             lines += (name, b": ", value, b"\r\n")
             if name.lower() == b"content-length":
                 length = int(value)
+        if self.upgrade:
+            lines.append(b"connection: Upgrade\r\nupgrade: websocket\r\n")
         body = self.body
         if not isinstance(body, bytes):
             lines.append(b"transfer-encoding: chunked\r\n\r\n" if length is None else b"\r\n")

@@ -28,10 +28,11 @@ from needle_router.errors import (
 )
 from needle_router.forward.answer import send_error, sse_error
 from needle_router.forward.breaker import Breaker
-from needle_router.forward.headers import PSEUDONYM, passed_before, request_headers, response_headers
+from needle_router.forward.headers import PSEUDONYM, Header, passed_before, request_headers, response_headers
 from needle_router.forward.inner import hung_up
 from needle_router.forward.message import Request, Spawn, Timeouts
 from needle_router.forward.target import Origin, check_target, upstream_target
+from needle_router.forward.tunnel import EXTENSION, SWITCHED, ClientGone, Tunnel, wants_websocket
 from needle_router.forward.upstreams import Upstream as Member
 from needle_router.forward.upstreams import Upstreams
 from needle_router.forward.wire import Answer, Wire
@@ -39,7 +40,7 @@ from needle_router.forward.wire import Answer, Wire
 ERROR_KINDS = {UpstreamUnreachable: "unreachable", UpstreamTimeout: "timeout", UpstreamBroken: "disconnected"}
 
 
-NO_WEBSOCKETS = "WebSockets are not passed on; use HTTP."
+NO_WEBSOCKETS = "WebSockets are not passed on here; use HTTP."
 #: Required with a 426 (RFC 9110 section 15.5.22).
 UPGRADE_TO_HTTP = (b"upgrade", b"HTTP/1.1")
 #: Raw path and query of a request, as they came.
@@ -48,10 +49,6 @@ Target = tuple[bytes, bytes]
 
 class ResponseCut(Exception):
     """Raised after an answer had begun, so that the server closes the connection without ending the body properly."""
-
-
-class _ClientGone(Exception):
-    """The client hung up."""
 
 
 class ReverseProxy:
@@ -75,6 +72,7 @@ class ReverseProxy:
         else:
             urls = (settings.base_url, *settings.fallback_urls)
             self.upstreams = Upstreams.of(urls, timeouts, failures=failures, open_s=open_s)
+        self._idle_s, self._websockets = settings.idle_timeout_s, settings.websockets
         self.key = settings.api_key if settings.inject_key else ""
         self.via = PSEUDONYM + secrets.token_hex(4).encode()
         self._on_error = on_error
@@ -83,7 +81,8 @@ class ReverseProxy:
         """Forward one request."""
         if scope["type"] == "websocket":
             return await refuse_websocket(scope, receive, send)
-        if _wants_websocket(scope["headers"]):
+        upgrade = wants_websocket(scope["headers"])
+        if upgrade and not (self._websockets and EXTENSION in scope.get("extensions", {})):
             # uvicorn without a WebSocket protocol shows a handshake as the plain GET that it also is.
             return await send_error(send, WebSocketRefused(NO_WEBSOCKETS), headers=[UPGRADE_TO_HTTP])
         try:
@@ -96,8 +95,11 @@ class ReverseProxy:
             return await send_error(send, error)
         cut: ResponseCut | None = None
         try:
-            await self._forward(scope["method"].encode(), (path, query), headers, receive, send)
-        except* _ClientGone:
+            if upgrade:
+                await self._upgrade((path, query), headers, receive, send)
+            else:
+                await self._forward(scope["method"].encode(), (path, query), headers, receive, send)
+        except* ClientGone:
             pass
         except* ResponseCut as group:
             cut = next(error for error in group.exceptions if isinstance(error, ResponseCut))
@@ -105,7 +107,7 @@ class ReverseProxy:
             raise cut
 
     async def _forward(
-        self, method: bytes, target: Target, headers: list[tuple[bytes, bytes]], receive: Receive, send: Send
+        self, method: bytes, target: Target, headers: list[Header], receive: Receive, send: Send
     ) -> None:
         first = await receive()
         if first["type"] == "http.disconnect":
@@ -129,7 +131,24 @@ class ReverseProxy:
             finally:
                 watcher.cancel()
 
-    async def _relay(self, request_for: Callable[[Origin], Request], send: Send, spawn: Spawn) -> None:
+    async def _upgrade(self, target: Target, headers: list[Header], receive: Receive, send: Send) -> None:
+        """A WebSocket handshake, and what follows where the upstream takes it up; else its answer."""
+
+        def request_for(origin: Origin) -> Request:
+            fields = [(b"host", origin.host_header), *headers[1:]]
+            return Request(b"GET", upstream_target(origin, *target), fields, upgrade=True)
+
+        tunnel = Tunnel(receive, send, self._idle_s)
+        async with asyncio.TaskGroup() as group:
+            client = group.create_task(tunnel.upward())
+            try:
+                await self._relay(request_for, send, group.create_task, tunnel)
+            finally:
+                client.cancel()
+
+    async def _relay(
+        self, request_for: Callable[[Origin], Request], send: Send, spawn: Spawn, tunnel: Tunnel | None = None
+    ) -> None:
         try:
             answer = await self.upstreams.send(request_for, spawn=spawn)
         except RouterError as error:
@@ -141,16 +160,21 @@ class ReverseProxy:
             if answer.status in (204, 304):
                 # What content-length says there is not the length of a body that follows (RFC 9110 section 8.6).
                 headers = [header for header in headers if header[0].lower() != b"content-length"]
+            if tunnel is not None and answer.status == 101:
+                headers += SWITCHED
             await send({"type": "http.response.start", "status": answer.status, "headers": headers})
             whole = answer.whole
             if whole is not None:
                 return await send({"type": "http.response.body", "body": whole})
-            await self._stream(answer, send)
+            await self._stream(answer, send, tunnel)
 
-    async def _stream(self, answer: Answer, send: Send) -> None:
+    async def _stream(self, answer: Answer, send: Send, tunnel: Tunnel | None) -> None:
         try:
-            async for chunk in answer.body():
-                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            if tunnel is not None and answer.status == 101:
+                await tunnel.downward(answer)
+            else:
+                async for chunk in answer.body():
+                    await send({"type": "http.response.body", "body": chunk, "more_body": True})
         except UpstreamError as error:
             self._note(error)
             if _is_event_stream(answer.headers):
@@ -166,7 +190,7 @@ class ReverseProxy:
         await self.upstreams.aclose()
 
 
-def _is_event_stream(headers: list[tuple[bytes, bytes]]) -> bool:
+def _is_event_stream(headers: list[Header]) -> bool:
     encoded = any(name.lower() == b"content-encoding" for name, _ in headers)
     return not encoded and any(
         name.lower() == b"content-type" and value.lower().startswith(b"text/event-stream") for name, value in headers
@@ -178,7 +202,7 @@ async def _pieces(first: Message, receive: Receive, consumed: asyncio.Event) -> 
     try:
         while True:
             if message["type"] == "http.disconnect":
-                raise _ClientGone
+                raise ClientGone
             yield message.get("body", b"")
             if not message.get("more_body", False):
                 return
@@ -191,11 +215,7 @@ async def _watch(receive: Receive, consumed: asyncio.Event) -> None:
     """Raise when the client hangs up; a body that is still coming has its own reader."""
     await consumed.wait()
     if await hung_up(receive):
-        raise _ClientGone
-
-
-def _wants_websocket(headers: list[tuple[bytes, bytes]]) -> bool:
-    return any(name == b"upgrade" and value.lower() == b"websocket" for name, value in headers)
+        raise ClientGone
 
 
 async def refuse_websocket(scope: Scope, receive: Receive, send: Send) -> None:

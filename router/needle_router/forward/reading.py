@@ -32,10 +32,12 @@ class AnswerReader:
         "headers",
         "keep_alive",
         "lost",
+        "may_switch",
         "method",
         "pieces",
         "spoilt",
         "status",
+        "switched",
     )
 
     def __init__(self) -> None:
@@ -55,20 +57,33 @@ class AnswerReader:
         self.head_done = False
         self.complete = False
         self.keep_alive = False
+        #: Whether the request asks for another protocol, and whether this answer has gone over to it.
+        self.may_switch = False
+        self.switched = False
         self._framed = False
         self._head_size = 0
         self._parser = httptools.HttpResponseParser(self)
 
     def feed(self, data: bytes) -> None:
         """Take in what came; never raises."""
+        if self.switched:
+            return self._keep(data)
         if self.complete:
             self.spoilt = True
             return
         self.answered = True
         try:
             self._parser.feed_data(data)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+        except httptools.HttpParserUpgrade as upgrade:
+            self._upgraded(data[upgrade.args[0] :], upgrade)
+        except httptools.HttpParserError as error:
             self._misread(error)
+
+    def _upgraded(self, rest: bytes, upgrade: Exception) -> None:
+        if self.switched:
+            self._keep(rest)
+        else:
+            self._misread(upgrade)
 
     def _misread(self, error: Exception) -> None:
         if self.complete:
@@ -115,6 +130,9 @@ class AnswerReader:
         if self.complete or self.lost is not None:
             return
         status = self._parser.get_status_code()
+        if status == 101 and self.may_switch and to_websocket(self.headers):
+            self.status, self.head_done, self.switched = status, True, True
+            return
         if status < 200:
             self.headers, self._head_size = [], 0  # an interim answer (RFC 9110 section 15.2)
             return
@@ -136,13 +154,24 @@ class AnswerReader:
         if self.complete:
             self.spoilt = True
             return
-        self.pieces.append(body)
-        self.buffered += len(body)
+        self._keep(body)
+
+    def _keep(self, data: bytes) -> None:
+        if data:
+            self.pieces.append(data)
+            self.buffered += len(data)
 
     def on_message_complete(self) -> None:
         """The end of an answer, which an interim one also has."""
-        if self.head_done:
+        if self.head_done and not self.switched:
             self.complete = True
+
+
+def to_websocket(headers: list[Header]) -> bool:
+    """Whether an answer says that it goes over to the WebSocket protocol (RFC 6455 section 4.1)."""
+    found = {name.lower(): value.strip().lower() for name, value in headers}
+    options = {option.strip() for option in found.get(b"connection", b"").split(b",")}
+    return found.get(b"upgrade") == b"websocket" and b"upgrade" in options
 
 
 def unusable(status: int, headers: list[Header]) -> str:

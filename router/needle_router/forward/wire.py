@@ -47,6 +47,14 @@ class Answer:
         timeouts = self._pool.timeouts
         return self._connection.body(timeouts.idle_s, timeouts.answer_s)
 
+    def raw(self) -> AsyncIterator[bytes]:
+        """What comes after a 101, for as long as it likes to."""
+        return self._connection.body(0, 0)
+
+    async def write(self, data: bytes) -> None:
+        """Send bytes after a 101; waits while the upstream takes none."""
+        await self._connection.write(data, self._pool.timeouts.idle_s)
+
     def close(self) -> None:
         """Give the connection back, or close it when the answer was not read to its end."""
         self._pool.release(self._connection)

@@ -1,0 +1,74 @@
+"""Answers that uvicorn would frame otherwise: refusals, those for HTTP/1.0, and what follows a switch of protocols."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+import orjson
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+
+from needle_router.errors import RouterError, envelope
+
+
+def refusal(error: RouterError) -> bytes:
+    """The whole answer to a request that is not served, which is the last one of its connection."""
+    body = orjson.dumps(envelope(error))
+    fields = [
+        f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}",
+        "content-type: application/json",
+        f"content-length: {len(body)}",
+        f"x-should-retry: {'true' if error.retryable else 'false'}",
+        *(["retry-after: 1"] if error.status == HTTPStatus.SERVICE_UNAVAILABLE else []),
+        "connection: close",
+    ]
+    return "\r\n".join((*fields, "", "")).encode("ascii") + body
+
+
+def without_chunks(app: ASGIApp, cycle: RequestResponseCycle) -> ASGIApp:
+    """`app` for an HTTP/1.0 client, which knows no chunks: a body of unknown length ends with the connection."""
+
+    async def answering(scope: Scope, receive: Receive, send: Send) -> None:
+        sized = True
+
+        async def plainly(message: Message) -> None:
+            nonlocal sized
+            if message["type"] == "http.response.start":
+                sized = any(name.lower() == b"content-length" for name, _ in message.get("headers", ()))
+                if not sized:
+                    cycle.chunked_encoding = False
+            elif not sized:
+                # uvicorn counts down from what was announced, to nothing at the end.
+                cycle.expected_content_length = len(message.get("body", b""))
+            await send(message)
+
+        await app(scope, receive, plainly)
+
+    return answering
+
+
+def raw_after_101(app: ASGIApp, cycle: RequestResponseCycle) -> ASGIApp:
+    """`app` for a WebSocket handshake: after a 101 the bytes of its body go out as they are, and what the client sends
+    comes as more of the request's body.
+    """
+
+    async def answering(scope: Scope, receive: Receive, send: Send) -> None:
+        switched = False
+
+        async def plainly(message: Message) -> None:
+            nonlocal switched
+            if message["type"] == "http.response.start" and message["status"] == HTTPStatus.SWITCHING_PROTOCOLS:
+                switched = True
+                # Or uvicorn would add fields of its own.
+                cycle.chunked_encoding, cycle.keep_alive = False, True
+                cycle.more_body = True
+                await send(message)
+                cycle.keep_alive = False
+                return
+            if switched:
+                cycle.expected_content_length = len(message.get("body", b""))
+            await send(message)
+
+        await app(scope, receive, plainly)
+
+    return answering
