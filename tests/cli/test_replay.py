@@ -127,6 +127,13 @@ def test_a_png_is_drawn_where_resvg_is_installed_and_refused_in_words_where_not(
         assert (code, (tmp_path / "curve.png").read_bytes()[:8]) == (0, b"\x89PNG\r\n\x1a\n")
 
 
+def test_a_file_that_cannot_be_written_is_an_error(cli, requests):
+    for flag in ("--samples", "--plot"):
+        code, _, err = cli("replay", requests, *DAY, flag, "no/where.svg")
+        assert code == 1
+        assert err.splitlines()[-1] == "needle-router: no/where.svg cannot be written: No such file or directory"
+
+
 def test_a_limit_and_a_category(cli, requests):
     _, found = replayed(cli, requests, "--category", "on", "--category", "off", "--limit", "2")
     assert found["total"] == 2

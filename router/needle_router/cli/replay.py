@@ -14,6 +14,7 @@ from needle_router.calibrate.certify import certify
 from needle_router.calibrate.samples import ALL_TOOLS
 from needle_router.cli.calibrate import check_arguments
 from needle_router.cli.exits import Exit, Stop
+from needle_router.cli.files import write_private
 from needle_router.cli.logs import printable, set_up
 from needle_router.cli.options import Settings, loaded
 from needle_router.cli.progress import Progress
@@ -190,12 +191,13 @@ def threshold_of(result: Result, config: Config) -> float:
 def write_files(wishes: Wishes, result: Result) -> None:
     """The plot and the labelled decisions, where asked."""
     if wishes.plot is not None:
-        _write(Path(wishes.plot), _plot(wishes.plot, result, wishes.max_error))
+        write_private(Path(wishes.plot).expanduser(), _plot(wishes.plot, result, wishes.max_error))
     if wishes.samples is not None:
         # The cases of a data set have tools of their own each: bound to those, nothing could be certified together.
         bound = wishes.source not in DATA_SETS
         decisions = sample_lines(result.rows, result.without, bound=bound)
-        _write(Path(wishes.samples), "".join(json.dumps(line) + "\n" for line in decisions).encode())
+        written = "".join(json.dumps(line) + "\n" for line in decisions)
+        write_private(Path(wishes.samples).expanduser(), written.encode())
 
 
 def _plot(name: str, result: Result, target: float | None) -> bytes:
@@ -209,10 +211,3 @@ def _plot(name: str, result: Result, target: float | None) -> bytes:
     except ImportError:
         raise Stop(Exit.FAILED, f"{name}: a PNG needs the package resvg-py: pip install 'needle-router[png]'") from None
     return bytes(resvg_py.svg_to_bytes(svg_string=plain(svg), zoom=2))
-
-
-def _write(path: Path, content: bytes) -> None:
-    try:
-        path.expanduser().write_bytes(content)
-    except OSError as error:
-        raise Stop(Exit.FAILED, f"{path} cannot be written: {error.strerror}") from None
