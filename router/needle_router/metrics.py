@@ -76,20 +76,23 @@ class Metrics:
             self._compared.labels(outcome)
         for kind in COST_KINDS:
             self._unknown.labels(kind)
+        # Finding a series takes longer than counting in it.
         self._series = functools.lru_cache(maxsize=4096)(self._requests.labels)
+        self._durations = functools.lru_cache(maxsize=16)(self._duration.labels)
+        self._kinds = functools.lru_cache(maxsize=16)(self._tokens.labels)
         self._seen = {"restarts": 0, "reinits": 0, "dropped": 0, "promotions": 0}
 
     def observe(self, record: DecisionRecord) -> None:
         """Count a finished request."""
         reason = record.reason if record.reason in REASONS else "other"
         self._series(record.route, reason, CODES.get(record.status, "other")).inc()
-        self._duration.labels(record.route).observe(record.total_s)
+        self._durations(record.route).observe(record.total_s)
         self._overhead.observe(record.overhead_s)
         if record.engine_ran:
             self._engine.observe(record.engine_s)
         if record.saved is not None:
-            self._tokens.labels("prompt").inc(record.saved.prompt_tokens)
-            self._tokens.labels("completion").inc(record.saved.completion_tokens)
+            self._kinds("prompt").inc(record.saved.prompt_tokens)
+            self._kinds("completion").inc(record.saved.completion_tokens)
             self._money("saved", self._saved, record.saved_usd)
         if record.raced:
             self._races.labels(record.route).inc()

@@ -65,6 +65,11 @@ class Ledger:
         return self._refused + self._lost
 
     @property
+    def waiting(self) -> int:
+        """Records in the queue."""
+        return self._queue.qsize()
+
+    @property
     def state(self) -> str:
         """off, ok or degraded, for /readyz."""
         if self.path is None:
