@@ -19,6 +19,7 @@ import statistics
 import time
 
 import choice
+import proxies
 import stand
 from sets import FACTS, ROOMS, percentile, ready, tools_of
 
@@ -111,19 +112,19 @@ def cached_over_http(count=1000):
     tools = [{"type": "function", "function": json.loads(tools_of(0))[0]}]
     body = {"model": "bench", "messages": [{"role": "user", "content": "turn on the hallway lights"}], "tools": tools}
     raw, times = json.dumps(body), []
-    with stand.upstream() as upstream, stand.router(upstream, CACHED) as (port, child, _):
-        stand.wait_for_engine(port)
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    with stand.upstream() as upstream, proxies.router(upstream, CACHED) as router:
+        stand.wait_for_engine(router.port)
+        connection = http.client.HTTPConnection("127.0.0.1", router.port, timeout=60)
         for number in range(count + 1):
             if number == 1:
-                spent = stand.cpu_s(child.pid)
+                spent = stand.cpu_s(router.pid)
             began = time.perf_counter()
             connection.request("POST", "/v1/chat/completions", raw, {"content-type": "application/json"})
             answer = json.load(connection.getresponse())
             times.append((time.perf_counter() - began) * 1000)
             if answer.get("x_needle", {}).get("cached") is not (number > 0):
                 raise SystemExit(f"request {number + 1} of the same was not answered as it should be: {answer}")
-        return times[1:], (stand.cpu_s(child.pid) - spent) / count * 1000
+        return times[1:], (stand.cpu_s(router.pid) - spent) / count * 1000
 
 
 async def run(seconds, repeats, requests):

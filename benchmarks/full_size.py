@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 import load
+import proxies
 import stand
 
 SPEED = {"type": "string", "enum": ["low", "high"]}
@@ -118,14 +119,14 @@ def wait_ready(client, seconds=30.0):
 def run(model, requests, short_s):
     rows = []
     with stand.upstream() as upstream:
-        with stand.router(upstream, CONFIG.format(model=model, deadline_s=60)) as (port, _, _):
-            client = Client(port)
+        with proxies.router(upstream, CONFIG.format(model=model, deadline_s=60)) as router:
+            client = Client(router.port)
             wait_ready(client)
             (pid,) = client.get("/-/status.json")["engine"]["pids"]
             rows += patient(client, pid, requests, model.stem)
             rss_mb = stand.rss_mb(pid)
-        with stand.router(upstream, CONFIG.format(model=model, deadline_s=short_s)) as (port, _, _):
-            client = Client(port)
+        with proxies.router(upstream, CONFIG.format(model=model, deadline_s=short_s)) as router:
+            client = Client(router.port)
             row, back_s = hasty(client)
             restarts = client.get("/-/status.json")["engine"]["restarts"]
             rows.append(row)

@@ -19,11 +19,11 @@ Pair = tuple[bytes, bytes]
 
 
 @contextlib.asynccontextmanager
-async def serving(app, **options) -> AsyncIterator[str]:
-    """`app` behind uvicorn; gives its base URL. `options` go to uvicorn.Config."""
+async def serving(app, *, port: int = 0, **options) -> AsyncIterator[str]:
+    """`app` behind uvicorn, on a free port unless one is named; gives its base URL. `options` go to uvicorn.Config."""
     listener = socket.socket()
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind(("127.0.0.1", 0))
+    listener.bind(("127.0.0.1", port))
     settings = {
         "log_level": "critical",
         "access_log": False,

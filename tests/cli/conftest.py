@@ -42,12 +42,15 @@ class Cli:
         return done.returncode, done.stdout.decode(), done.stderr.decode()
 
     @contextmanager
-    def serving(self, *arguments, command="serve", **variables):
-        """A running command that has said where it listens; killed after the block if it still runs."""
+    def serving(self, *arguments, command="serve", within=(), **variables):
+        """A running command that has said where it listens; killed after the block if it still runs.
+
+        `within` is what comes before it on the command line.
+        """
         log = self.folder / "log"
         with log.open("wb") as out:
             process = subprocess.Popen(
-                [*COMMAND, command, *arguments],
+                [*within, *COMMAND, command, *arguments],
                 cwd=self.folder,
                 env=self.environment | variables,
                 stdin=subprocess.DEVNULL,

@@ -179,3 +179,13 @@ def test_a_decision_has_context_decision_and_consequences(page):
     parts = re.findall(r"^\*\*(\w+)\.\*\*", TEXT[page], re.M)
     assert parts == ["Context", "Decision", "Consequences"]
     assert f"]({Path(page).name})" in TEXT["docs/adr/README.md"]
+
+
+def test_every_test_and_benchmark_that_a_page_names_is_there():
+    sources = "\n".join(path.read_text("utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    defined = set(re.findall(r"def (test_\w+)", sources))
+    named = {name for text in TEXT.values() for name in re.findall(r"`(test_\w+)`", text)}
+    assert len(named) > 50
+    assert named - defined == set()
+    scripts = {name for text in TEXT.values() for name in re.findall(r"`((?:benchmarks|training)/\w+\.py)`", text)}
+    assert {name for name in scripts if not (ROOT / name).is_file()} == set()

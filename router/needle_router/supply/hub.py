@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 import json
 import logging
+import warnings
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -106,7 +107,9 @@ def _reason(error: Exception) -> str:
 
 
 def _speak_through_our_log() -> None:
-    """huggingface_hub has a handler of its own, whose lines would look unlike all others."""
+    """huggingface_hub has a handler of its own, whose lines would look unlike all others, and warns of a full disk."""
+    # It only guesses; the write itself tells, and then there is one line of ours.
+    warnings.filterwarnings("ignore", message="Not enough free disk space")
     logger = logging.getLogger("huggingface_hub")
     logger.handlers.clear()
     logger.propagate = True
