@@ -1,6 +1,6 @@
 """Measure an exported model with needle-rs.
 
-    python -m training.evaluate --generator broad --model training/models/broad-needle.cact --n 50 --free
+    python -m training.evaluate --generator broad --model training/models/broad-needle.cact --n 100 --free
 
 kinds    exact answers by kind of request: training-like, unseen slot words, unseen phrasings
 routing  on the natural mix: how well the score sorts, and risk against coverage, with and without a grounding check

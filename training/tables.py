@@ -54,11 +54,11 @@ def outside(found):
     """Right answers of the outside sets."""
     sets = found.get("outside", {})
     rows = [
-        [name, str(sets[key]["n"]), percent(sets[key]["exact"]), percent(sets[key].get("call_though_none_wanted"))]
+        [name, str(sets[key]["n"]), percent(sets[key]["exact"])]
         for key, name in OUTSIDE.items()
         if "n" in sets.get(key, {})
     ]
-    return table(["set", "cases", "exact", "called though nothing is wanted"], rows) if rows else "Not measured."
+    return table(["set", "cases", "exact"], rows) if rows else "Not measured."
 
 
 def speed(found):
