@@ -28,7 +28,7 @@ TEXT = "turn on the kitchen light"
 DELTA = {"choices": [{"index": 0, "delta": {"role": "assistant", "content": "a"}, "finish_reason": None}]}
 EVENT = b"data: %b\n\n" % json.dumps(DELTA).encode()
 STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n%x\r\n%b\r\n"
-#: What is measured: the engine's delay in ms, whether the upstream begins to answer, the text, whether the client leaves.
+#: The engine's delay in ms, whether the upstream begins to answer, the text, whether the client leaves.
 CASES = {
     "race won by the engine": (0, False, TEXT, False),
     "client leaves a race before any answer": (2000, False, TEXT, True),

@@ -264,3 +264,14 @@ async def test_needle_alone_has_nobody_to_ask(tmp_path):
         assert (await post(router, ask(TEXT))).headers["x-needle-reason"] == "no-upstream"
         await until(lambda: router.totals["local"]["requests"])
     assert [record.audit for record in records(tmp_path)] == [""]
+
+
+async def test_an_extraction_is_audited_by_its_object(tmp_path):
+    schema = {"type": "object", "properties": {"room": {"type": "string"}}, "required": ["room"]}
+    wanted = {"type": "json_schema", "json_schema": {"name": "place", "schema": schema}}
+    upstream = CannedUpstream(words='{"room": "Kitchen"}')
+    script = {"envelopes": [envelope({"name": "place", "arguments": {"room": "kitchen"}})]}
+    async with running(tmp_path, script, upstream=upstream, policy=policies()) as router:
+        answered = await post(router, ask(TEXT, tools=None, response_format=wanted))
+        assert answered.headers["x-needle-reason"] == "extracted"
+        assert (await audited(router))["agree"] == 1

@@ -318,3 +318,30 @@ async def test_a_race_inside_an_app_asks_the_app_once_and_stops_it(tmp_path):
         assert route(await post(running)) == ("local", "confident")
         assert seen == ["asked", "stopped"]
         await router.stop()
+
+
+async def test_a_tool_in_shadow_is_compared_with_what_the_race_relayed(tmp_path):
+    call = {"id": "call_u", "type": "function", "function": {"name": "set_light", "arguments": '{"room":"kitchen"}'}}
+    message = {"role": "assistant", "content": None, "tool_calls": [call]}
+    body = {**HEAD, "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]}
+
+    async def late(recorded, peer):
+        await after_the_engine(router, peer, answer(200, json.dumps(body).encode(), JSON))
+
+    policy = [*RACED[:2], {"kind": "shadow", "tools": ["set_*"]}, RACED[2]]
+    async with recording(late) as upstream, racing(tmp_path, SURE, upstream.base_url, policy=policy) as router:
+        assert route(await post(router)) == ("upstream", "shadow-policy")
+        await until(lambda: router.totals["upstream"]["requests"])
+        assert len(upstream.requests) == 1
+    (record,) = records(tmp_path)
+    assert (record.raced, record.comparison, record.tools_called) == (True, "arguments-differ", ("set_light",))
+
+
+async def test_thirty_races_at_once_answer_each_client_and_leave_no_upstream_behind(tmp_path):
+    silent = Silent()
+    async with recording(silent) as upstream, racing(tmp_path, SURE, upstream.base_url) as router:
+        answers = await asyncio.gather(*(post(router, ask(user=str(number))) for number in range(30)))
+        assert {route(answered) for answered in answers} == {("local", "confident")}
+        await until(lambda: upstream.ended == upstream.opened)
+        assert router.totals["races"]["local"] == 30
+        assert len(upstream.requests) <= 30
