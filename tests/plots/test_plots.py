@@ -66,7 +66,7 @@ def test_a_file_brings_its_style_and_a_page_brings_it_once(plot):
 def test_a_curve_goes_through_its_points():
     root = parsed(risk_coverage_svg({"all": [(0.0, 0.0), (0.5, 0.1), (1.0, 0.2)]}))
     (line,) = root.iter(f"{SVG}polyline")
-    assert line.attrib["points"] == "58,254 262,153 466,52"
+    assert line.attrib["points"] == "58,254 257,153 456,52"
 
 
 def test_each_curve_has_a_line_and_its_name_in_the_legend():
@@ -91,7 +91,7 @@ def test_a_curve_of_one_point_is_a_dot_and_none_at_all_says_so():
 def test_values_outside_of_an_axis_are_drawn_at_its_end():
     text = lines_svg({"a": [(-1, -1), (2, 2)]}, x=Axis("x"), y=Axis("y"), title="t", description="d")
     (line,) = parsed(text).iter(f"{SVG}polyline")
-    assert line.attrib["points"] == "58,254 466,52"
+    assert line.attrib["points"] == "58,254 456,52"
 
 
 def test_columns_are_stacked_from_the_bottom_and_tell_their_values():

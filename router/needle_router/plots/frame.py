@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from needle_router.plots.style import STYLE, escaped, number
 
 WIDTH, HEIGHT = 480.0, 300.0
-LEFT, RIGHT, TOP, BOTTOM = 58.0, 14.0, 52.0, 46.0
+LEFT, RIGHT, TOP, BOTTOM = 58.0, 24.0, 52.0, 46.0
 #: Ticks at 1, 2 or 5 times a power of ten are the ones that people read without counting.
 ROUND = (1, 2, 5, 10)
 

@@ -31,7 +31,7 @@ def intervals_svg(rows: Sequence[Interval], *, title: str, label: str, standalon
     height = HEAD + ROW * max(1, len(rows)) + 46
     bottom = height - 40
     drawn = []
-    for tick in axis.ticks():
+    for tick in axis.ticks(4):
         place = number(across(axis, tick))
         drawn.append(f'<line class="rule" x1="{place}" x2="{place}" y1="{number(HEAD)}" y2="{number(bottom)}"/>')
         drawn.append(words(across(axis, tick), bottom + 16, percent(tick), anchor="middle", kind="soft"))

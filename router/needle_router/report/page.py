@@ -19,7 +19,7 @@ from needle_router.report.notes import money, notes, share, span
 from needle_router.report.style import PAGE_STYLE
 from needle_router.report.tables import Table, tables
 
-STYLE = f"{PAGE_STYLE}\n{PLOT_STYLE}"
+STYLE = f"{PLOT_STYLE}\n{PAGE_STYLE}"
 _HASH = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
 #: The content security policy of every page: this one style sheet and nothing else.
 POLICY = f"default-src 'none'; style-src 'sha256-{_HASH}'; base-uri 'none'; form-action 'none'"

@@ -10,9 +10,10 @@ PAGE_STYLE = """
 body{margin:0;background:var(--page);color:var(--ink);font:15px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif}
 main{max-width:1120px;margin:0 auto;padding:28px 20px 60px}
 h1{font-size:22px;margin:0}
-h2{font-size:16px;margin:0 0 8px}
+h2{font-size:16px;margin:30px 0 0}
+.notes h2{margin:0 0 8px}
 header p{color:var(--soft);margin:2px 0 0}
-.cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(190px,1fr));gap:14px;margin:22px 0}
+.cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(165px,1fr));gap:14px;margin:14px 0}
 .cards div,figure,.scroll,.notes{background:var(--card);border:1px solid var(--rule);border-radius:10px}
 .cards div{padding:14px 16px}
 .cards dt{color:var(--soft);font-size:13px}
@@ -22,7 +23,6 @@ header p{color:var(--soft);margin:2px 0 0}
 .plots,.tables{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,440px),1fr));gap:14px;align-items:start}
 .wide{grid-column:1/-1}
 figure{margin:0;padding:14px;overflow-x:auto}
-figure .plot{min-width:400px}
 .notes{padding:16px 20px;margin:14px 0}
 .notes ul{margin:0;padding-left:20px;color:var(--soft)}
 .notes li+li{margin-top:4px}
@@ -41,6 +41,8 @@ td:last-child,thead th:last-child{padding-right:0}
 main{padding:18px 12px 40px}
 .cards{grid-template-columns:1fr 1fr;gap:10px}
 .cards b{font-size:21px}
+figure{padding:10px 6px}
+figure .plot{font-size:16px;min-width:320px}
 }
 @media print{body{background:#fff}.scroll,figure{break-inside:avoid}}
 """.strip()
