@@ -18,7 +18,7 @@ from needle_policies.registry import build as build_policies
 from needle_router._version import __version__
 from needle_router.alone import Alone
 from needle_router.calibrate.trials import Terms
-from needle_router.config.certificates import certificates_of
+from needle_router.config.certificates import certificates_of, named
 from needle_router.config.schema import Config
 from needle_router.dashboard import Dashboard
 from needle_router.engine.archives import TINY, cactus_cache, rust_archive
@@ -76,6 +76,7 @@ def build(
             ledger_path(config, environ),
             days=config.report.dashboard_days,
             penalty_usd=config.report.penalty_usd,
+            certificates=[path for _, path in named(config)],
         ),
         upstream=upstream,
         spend=spend,

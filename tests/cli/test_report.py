@@ -87,6 +87,30 @@ def test_the_penalty_of_the_configuration_counts_where_no_flag_is_given(cli, led
     assert json.loads(out)["savings"]["penalty_usd"] == 0
 
 
+ENTRY = {"fingerprint": "", "per_tool": False, "tools": {"*": {"threshold": 0.5}}}
+CERTIFICATES = {"version": 2, "certificates": [ENTRY]}
+
+
+def test_a_certificate_file_is_told_with_what_was_seen_of_it(cli, ledger, tmp_path):
+    entry = ENTRY | {"fingerprint": "ab", "max_error": 0.05}
+    (tmp_path / "c.json").write_text(json.dumps(CERTIFICATES | {"certificates": [entry]}))
+    _, out, _ = cli("report", *ledger, "--certificates", "c.json", "--json")
+    (found,) = json.loads(out)["certificates"]
+    assert (found["tool"], found["threshold"], found["decided"]) == ("*", 0.5, 0)
+    policy = json.dumps([{"kind": "threshold", "certificates": "c.json"}])
+    _, out, _ = cli("report", *ledger, "--set", f"policy={policy}")
+    assert "no request of the period had: 1." in out
+
+
+def test_a_file_that_holds_no_certificates_is_told(cli, ledger, tmp_path):
+    (tmp_path / "c.json").write_text(json.dumps(CERTIFICATES))
+    code, out, err = cli("report", *ledger, "--certificates", "c.json")
+    assert (code, out) == (2, "")
+    assert err.startswith("needle-router: c.json certificates[0].fingerprint must be the fingerprint of a decision")
+    code, _, err = cli("report", *ledger, "--certificates", "none.json")
+    assert (code, err) == (2, "needle-router: none.json cannot be read: No such file or directory\n")
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [

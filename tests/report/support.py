@@ -62,5 +62,5 @@ def tallied(*records, **options):
     return Tally(day_of=day_of, **{"since_s": 0.0, "until_s": 10 * DAY_S, **options}).take(records)
 
 
-def reported(*records, penalty_usd=0.0, **options):
-    return summary(tallied(*records, **options), penalty_usd=penalty_usd)
+def reported(*records, penalty_usd=0.0, certificates=(), **options):
+    return summary(tallied(*records, **options), penalty_usd=penalty_usd, certificates=certificates)

@@ -149,7 +149,7 @@ def test_a_sheet_has_its_title_a_line_and_what_it_is_given():
 def test_the_tables_hold_the_balance_and_what_is_unknown():
     found = {table.title: {row[0]: row[1:] for row in table.rows} for table in tables(every(), ("tool",))}
     assert found["Savings"]["avoided upstream cost"] == ("$0.0100 + 1 unknown",)
-    assert found["Savings"]["0 answers found wrong, $0.5000 each"] == ("$0.0000",)
+    assert found["Savings"]["answers found wrong: 0, $0.5000 each"] == ("$0.0000",)
     assert found["Agreement with the upstream"]["audits: answered here"][0] == "1 of 1"
     assert found["Comparisons"]["local-missed"] == ("0", "1")
     assert found["By tool"]["none"][0] == "2"

@@ -1,6 +1,7 @@
 """/-/dashboard: the running router and its ledger as a page, beside the requests and never in their way."""
 
 import base64
+import json
 import os
 import sys
 import time
@@ -173,7 +174,7 @@ async def test_only_the_last_days_count_and_the_penalty_is_the_configured_one(tm
     records = [local(time_s=now_s - 3 * 86_400, model="ancient"), local(time_s=now_s - 60, comparison="name-differs")]
     page = await Dashboard(wrote(tmp_path / "d.db", *records), days=2, penalty_usd=0.25).markup()
     assert "of 1 requests" in page
-    assert "1 answers found wrong, $0.2500 each" in page
+    assert "answers found wrong: 1, $0.2500 each" in page
     assert "ancient" not in page
 
 
@@ -250,9 +251,23 @@ async def test_a_reading_that_fails_is_said(tmp_path, caplog):
     assert "ended with code 3" in caplog.text
 
 
+@pytest.mark.anyio
+async def test_the_certificates_in_force_stand_in_the_page(tmp_path):
+    path = wrote(tmp_path / "d.db", local(time_s=time.time() - 60, fingerprint="ab"))
+    entry = {"fingerprint": "ab", "per_tool": False, "tools": {"*": {"threshold": 0.625}}}
+    file = tmp_path / "c.json"
+    file.write_text(json.dumps({"version": 2, "certificates": [entry]}))
+    page = await Dashboard(path, days=2, penalty_usd=0, certificates=[str(file)]).markup()
+    assert "<caption>Certificates</caption>" in page
+    assert "<td>0.625</td>" in page
+    file.unlink()
+    page = await Dashboard(path, days=2, penalty_usd=0, certificates=[str(file)]).markup()
+    assert "The certificates cannot be read: No such file or directory" in page
+
+
 def test_only_so_many_records_are_read_the_newest(tmp_path):
     path = wrote(tmp_path / "d.db", *(local(time_s=time.time() - 60, model=f"model-{number}") for number in range(5)))
-    order = {"ledger": str(path), "until_s": time.time(), "days": 7, "penalty_usd": 0}
+    order = {"ledger": str(path), "until_s": time.time(), "days": 7, "penalty_usd": 0, "certificates": []}
     page = child.recorded(order, most=2)
     assert child.NEWEST_ONLY in page
     assert [f"model-{number}" in page for number in range(5)] == [False, False, False, True, True]

@@ -161,6 +161,9 @@ def report(
     penalty_usd: Annotated[
         float | None, Parameter(help="What one wrong local answer costs you; else report.penalty_usd.")
     ] = None,
+    certificates: Annotated[
+        str | None, Parameter(help="Say what was seen of this certificate file; else of those in the configuration.")
+    ] = None,
     html: Annotated[str | None, Parameter(help="Write a page that needs no network to this file.")] = None,
     settings: Settings | None = None,
     json: Json = False,
@@ -168,7 +171,16 @@ def report(
     """Say what was saved, net of audits, races and errors, and how often engine and upstream agree."""
     from needle_router.cli.report import report as work
 
-    return work(settings, since=since, until=until, by=by, penalty_usd=penalty_usd, html=html, as_json=json)
+    return work(
+        settings,
+        since=since,
+        until=until,
+        by=by,
+        penalty_usd=penalty_usd,
+        certificates=certificates,
+        html=html,
+        as_json=json,
+    )
 
 
 @app.command(name="canary")

@@ -6,7 +6,9 @@ import datetime
 import json
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from needle_router.cli.exits import Exit, Stop, say
 from needle_router.cli.logs import printable
@@ -18,6 +20,9 @@ from needle_router.report.period import day_of, moment_s, when
 from needle_router.report.summary import summary
 from needle_router.report.tally import Tally
 
+if TYPE_CHECKING:
+    from needle_router.config.schema import Config
+
 
 def report(
     settings: Settings | None,
@@ -26,6 +31,7 @@ def report(
     until: str | None,
     by: str | None,
     penalty_usd: float | None,
+    certificates: str | None,
     html: str | None,
     as_json: bool,
 ) -> Exit:
@@ -33,12 +39,13 @@ def report(
     if by is not None and by not in DIMENSIONS:
         raise Stop(Exit.USAGE, f"--by {printable(by)}: expected one of {', '.join(DIMENSIONS)}")
     since_s, until_s = period(since, until)
-    config = loaded(settings).config
+    config = loaded(settings, routes=False).config
     price = config.report.penalty_usd if penalty_usd is None else penalty_usd
     if not 0 <= price < float("inf"):
         raise Stop(Exit.USAGE, f"--penalty-usd {price:g}: expected an amount of at least 0")
     path = ledger_of(settings)
-    found = summary(read(path, since_s, until_s), penalty_usd=price)
+    known = certified(config, certificates)
+    found = summary(read(path, since_s, until_s), penalty_usd=price, certificates=known)
     if html is not None:
         write_page(found, Path(html).expanduser())
     if as_json:
@@ -69,12 +76,36 @@ def ledger_of(settings: Settings | None) -> Place:
     """Where the ledger is; stops where there is none."""
     from needle_router.build import ledger_path
 
-    path = ledger_path(loaded(settings).config, os.environ)
+    path = ledger_path(loaded(settings, routes=False).config, os.environ)
     if path is None:
         raise Stop(Exit.USAGE, "the ledger is off: name one with --ledger")
     if not path.exists():
         raise Stop(Exit.USAGE, f"there is no ledger at {path}: serve first, or name another with --ledger")
     return path
+
+
+def certified(config: Config, named_file: str | None) -> list[Mapping[str, Any]]:
+    """The contents of the certificate file that is named, or of those in the configuration."""
+    from needle_router.config.certificates import named
+
+    paths = [named_file] if named_file is not None else list(dict.fromkeys(path for _, path in named(config)))
+    return [certificate_file(path) for path in paths]
+
+
+def certificate_file(path: str) -> Mapping[str, Any]:
+    """The content of a certificate file; stops where it is none."""
+    from needle_router.calibrate.certificates import BadCertificates, read_certificates
+    from needle_router.config.certificates import content_of
+
+    try:
+        content = content_of(path)
+        read_certificates(content)
+    except BadCertificates as error:
+        raise Stop(Exit.USAGE, *(f"{printable(path)} {printable(problem)}" for problem in error.problems)) from None
+    except OSError as error:
+        raise Stop(Exit.USAGE, f"{printable(path)} cannot be read: {error.strerror}") from None
+    found: Mapping[str, Any] = json.loads(content)
+    return found
 
 
 def read(path: Place, since_s: float, until_s: float) -> Tally:

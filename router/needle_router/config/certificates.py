@@ -20,7 +20,7 @@ def certificates_of(config: Config) -> dict[str, Certificates]:
     problems: list[str] = []
     for key, path in named(config):
         try:
-            found[path] = read_certificates(_content(path))
+            found[path] = read_certificates(content_of(path))
         except BadCertificates as error:
             problems += [f"{key}: {path}: {problem}" for problem in error.problems]
         except OSError as error:
@@ -39,7 +39,8 @@ def named(config: Config) -> Iterator[tuple[str, str]]:
             yield f"policy[{index}].certificates", path
 
 
-def _content(path: str) -> bytes:
+def content_of(path: str) -> bytes:
+    """The bytes of a certificate file. Raises `BadCertificates` for what is no file of ours, and OSError."""
     file = Path(path).expanduser()
     if file.exists() and not file.is_file():
         raise BadCertificates(["is not a regular file"])

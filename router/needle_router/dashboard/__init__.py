@@ -39,7 +39,10 @@ logger = logging.getLogger("needle_router.dashboard")
 
 
 class Dashboard:
-    """The markup of the last `days` days of a ledger; `ledger` None means that there is none."""
+    """The markup of the last `days` days of a ledger; `ledger` None means that there is none.
+
+    `certificates` are the paths of the files in force.
+    """
 
     def __init__(
         self,
@@ -47,6 +50,7 @@ class Dashboard:
         *,
         days: float,
         penalty_usd: float,
+        certificates: Sequence[str] = (),
         now: Callable[[], float] = time.time,
         deadline_s: float = DEADLINE_S,
         command: Sequence[str] = COMMAND,
@@ -54,6 +58,7 @@ class Dashboard:
         self.ledger = ledger
         self.days = days
         self.penalty_usd = penalty_usd
+        self.certificates = tuple(certificates)
         self._now = now
         self._deadline_s = deadline_s
         self._command = tuple(command)
@@ -87,6 +92,7 @@ class Dashboard:
             "until_s": self._now(),
             "days": self.days,
             "penalty_usd": self.penalty_usd,
+            "certificates": self.certificates,
         }
         with anyio.move_on_after(self._deadline_s):
             done = await anyio.run_process(self._command, input=json.dumps(order).encode(), stderr=None, check=False)

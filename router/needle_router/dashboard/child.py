@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from needle_router.config.certificates import content_of
 from needle_router.ledger import LedgerError, place_of, read_ledger
 from needle_router.report.page import content, notice
 from needle_router.report.period import day_of
@@ -35,6 +36,9 @@ def markup(order: Mapping[str, Any]) -> str:
         return notice(f"The ledger cannot be read: {error.shown}")
     except ValueError as error:
         return notice(f"The ledger cannot be read: {error}")
+    except OSError as error:
+        # The router loaded them once; since then somebody may have taken them away.
+        return notice(f"The certificates cannot be read: {error.strerror}")
 
 
 def recorded(order: Mapping[str, Any], *, most: int = MAX_RECORDS) -> str:
@@ -42,5 +46,6 @@ def recorded(order: Mapping[str, Any], *, most: int = MAX_RECORDS) -> str:
     until_s = order["until_s"]
     tally = Tally(day_of=day_of, since_s=until_s - order["days"] * 86_400, until_s=until_s)
     tally.take(read_ledger(place_of(order["ledger"]), since_s=tally.since_s, newest=most))
-    found = content(summary(tally, penalty_usd=order["penalty_usd"]))
+    certificates = [json.loads(content_of(path)) for path in order["certificates"]]
+    found = content(summary(tally, penalty_usd=order["penalty_usd"], certificates=certificates))
     return notice(NEWEST_ONLY) + found if tally.taken >= most else found

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from needle_router.report.model import Agreement, Amount, Curve, Group, Latency, Rate, Report, Savings
+from needle_router.report.certificates import broken
+from needle_router.report.model import Agreement, Amount, CertificateState, Curve, Group, Latency, Rate, Report, Savings
 from needle_router.report.notes import notes
 
 FORMAT_VERSION = 1
@@ -25,6 +26,7 @@ def document(report: Report, *, by: Sequence[str]) -> dict[str, Any]:
         "savings": savings(report.savings),
         "agreement": agreement(report.agreement),
         "risk_coverage": curve(report.curve),
+        "certificates": [certificate(one) for one in report.certificates],
         "latency": {name: latency(row) for name, row in report.latency.items()},
         "engine": {"runs": report.engine_runs, "failures": dict(report.failures)},
         "by": {name: [group(row) for row in report.groups[name]] for name in by},
@@ -95,6 +97,21 @@ def curve(value: Curve) -> dict[str, Any]:
             }
             for cut in value.cuts
         ],
+    }
+
+
+def certificate(value: CertificateState) -> dict[str, Any]:
+    """One certificate and what was seen of it."""
+    return {
+        "fingerprint": value.fingerprint,
+        "tool": value.tool,
+        "threshold": value.threshold,
+        "max_error": value.max_error,
+        "delta": value.delta,
+        "certified": {"n": value.n, "errors": value.errors},
+        "decided": value.decided,
+        "compared": rate(value.wrong, "wrong"),
+        "broken": broken(value),
     }
 
 

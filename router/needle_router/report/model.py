@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from needle_router.calibrate.curve import CurvePoint
 
+#: Of every interval.
+CONFIDENCE = 0.95
 #: What a record can be grouped by.
 DIMENSIONS = ("tool", "model", "reason", "day", "policy")
 
@@ -131,6 +133,25 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True)
+class CertificateState:
+    """A certificate and what was seen of it: `errors` of `n` calls when it was made, at most `max_error` promised.
+
+    `decided` engine runs of the period had its fingerprint; none means that it is void, or idle. `wrong` is of the
+    compared calls that it lets pass. `max_error` and `delta` are None where the file does not say.
+    """
+
+    fingerprint: str
+    tool: str
+    threshold: float
+    max_error: float | None
+    delta: float | None
+    n: int
+    errors: int
+    decided: int
+    wrong: Rate
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """Everything about one period. `groups` holds each of `DIMENSIONS`, biggest first, days in order."""
 
@@ -145,4 +166,5 @@ class Report:
     savings: Savings
     agreement: Agreement
     curve: Curve
+    certificates: tuple[CertificateState, ...]
     confidence: float

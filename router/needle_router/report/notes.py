@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from needle_router.report.certificates import broken
 from needle_router.report.model import Report
 
 AGREEMENT = (
     "Agreement bounds how often the engine and the upstream differ. It does not bound error: where they differ the "
     "upstream may be the one that is wrong, and where they agree both may be."
 )
-NOT_SAVED = "{} local answers have no known price: what they saved is not counted."
-NOT_COSTED = "{} answers of the upstream have no known cost, for want of token counts or of a price."
-NOT_AUDITED = "{} audits have no known cost: they are not taken off."
-NOT_RACED = "{} cancelled races have no known cost: they are not taken off."
-NOT_COMPARED = "{} audits came to no comparison; if they were not lost at random, the rest is no fair sample."
+NOT_SAVED = "Local answers without a known price: {}. What they saved is not counted."
+NOT_COSTED = "Answers of the upstream without a known cost, for want of token counts or of a price: {}."
+NOT_AUDITED = "Audits without a known cost: {}. They are not taken off."
+NOT_RACED = "Cancelled races without a known cost: {}. They are not taken off."
+NOT_COMPARED = "Audits that came to no comparison: {}. If they were not lost at random, the rest is no fair sample."
 NO_AUDITS = "No local answer was audited, so nothing is known of how many were wrong."
 NO_PENALTY = "A wrong answer counts as costing nothing: give its price with --penalty-usd or report.penalty_usd."
 ESTIMATED = (
@@ -26,17 +27,21 @@ AUDITS_ALONE = "The curve is of audited answers alone, so it says nothing about 
 NO_PROMISE = (
     "The curve describes this sample. A threshold read off it promises nothing; needle-router calibrate certifies one."
 )
+VOID = "Certificates whose fingerprint no request of the period had: {}. They are void, or nobody asks."
+BROKEN = "Certificates of which more compared calls differ than was promised: {}. Calibrate again."
 
 
 def notes(report: Report) -> list[str]:
     """What has to be said with this report, a sentence or two each."""
     savings, compared, curve = report.savings, report.agreement.compared, report.curve
-    unknown = (
+    counted = (
         (NOT_SAVED, savings.avoided.unknown),
         (NOT_AUDITED, savings.audits.unknown),
         (NOT_RACED, savings.races.unknown),
         (NOT_COSTED, report.total.cost.unknown),
         (NOT_COMPARED, sum(report.agreement.audits.values()) - report.agreement.audits.get("compared", 0)),
+        (VOID, sum(not one.decided for one in report.certificates)),
+        (BROKEN, sum(broken(one) for one in report.certificates)),
     )
     told = (
         (ESTIMATED, savings.answers > 0),
@@ -47,7 +52,7 @@ def notes(report: Report) -> list[str]:
         (AUDITS_ALONE, curve.source == "audit"),
         (NO_PROMISE, bool(curve.points)),
     )
-    return [text.format(count) for text, count in unknown if count] + [text for text, holds in told if holds]
+    return [text.format(count) for text, count in counted if count] + [text for text, holds in told if holds]
 
 
 def money(value: float) -> str:

@@ -7,15 +7,27 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
+from typing import Any
 
 from needle_router.calibrate.binomial import interval
 from needle_router.calibrate.curve import risk_coverage
 from needle_router.calibrate.samples import Labelled, Sample
-from needle_router.report.model import DIMENSIONS, Agreement, Amount, Curve, Cut, Group, Latency, Rate, Report
+from needle_router.report.certificates import states
+from needle_router.report.model import (
+    CONFIDENCE,
+    DIMENSIONS,
+    Agreement,
+    Amount,
+    Curve,
+    Cut,
+    Group,
+    Latency,
+    Rate,
+    Report,
+)
 from needle_router.report.savings import savings
 from needle_router.report.tally import Cell, Key, Tally
 
-CONFIDENCE = 0.95
 #: Rows of a table; what is left is taken together. Names come from requests, and there may be any number of them.
 MAX_GROUPS = 50
 MAX_DAYS = 400
@@ -30,8 +42,8 @@ KEYS: Mapping[str, Callable[[Key], str]] = {
 }
 
 
-def summary(tally: Tally, *, penalty_usd: float = 0.0) -> Report:
-    """The report on everything that `tally` took."""
+def summary(tally: Tally, *, penalty_usd: float = 0.0, certificates: Iterable[Mapping[str, Any]] = ()) -> Report:
+    """The report on everything that `tally` took; `certificates` are contents of certificate files."""
     cells = tally.cells()
     total = group_of("", cells)
     agreement = agreement_of(cells)
@@ -56,6 +68,7 @@ def summary(tally: Tally, *, penalty_usd: float = 0.0) -> Report:
         ),
         agreement=agreement,
         curve=curve_of(tally),
+        certificates=tuple(one for content in certificates for one in states(content, tally)),
         confidence=CONFIDENCE,
     )
 

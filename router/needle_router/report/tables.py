@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from needle_router.calibrate.samples import ALL_TOOLS
 from needle_router.report.model import Amount, Group, Latency, Rate, Report
 from needle_router.report.notes import money, share, span, sure
 
@@ -31,6 +32,7 @@ def tables(report: Report, by: Iterable[str]) -> list[Table]:
         agreement(report),
         kinds(report),
         thresholds(report),
+        certificates(report),
         latency(report),
         failures(report),
         *(grouped(report, name) for name in by),
@@ -47,7 +49,7 @@ def balance(report: Report) -> Table:
         ("avoided upstream cost", amount(savings.avoided)),
         ("audits", amount(savings.audits, taken=True)),
         ("cancelled races", amount(savings.races, taken=True)),
-        (f"{wrong.count} answers found wrong, {each}", money(-savings.penalty_usd * wrong.count)),
+        (f"answers found wrong: {wrong.count}, {each}", money(-savings.penalty_usd * wrong.count)),
         ("net of what is known", money(savings.net_usd)),
         ("net if the others are wrong as often as the audited", estimate),
         (f"its {sure(report.confidence)} interval", f"{money(savings.low_usd)} to {money(savings.high_usd)}"),
@@ -109,6 +111,24 @@ def thresholds(report: Report) -> Table:
     ]
     columns = ("threshold", "answered", "wrong", "share", f"{sure(report.confidence)} interval", "upstream's price")
     return Table("Risk and coverage by threshold", columns, tuple(rows))
+
+
+def certificates(report: Report) -> Table:
+    """What was certified, and what was seen of it."""
+    columns = ("tool", "fingerprint", "threshold", "promised", "certified on", "engine runs", "wrong since", "interval")
+    rows = [
+        (
+            "all tools" if one.tool == ALL_TOOLS else one.tool,
+            one.fingerprint,
+            f"{one.threshold:g}",
+            "-" if one.max_error is None else share(one.max_error),
+            f"{one.errors:,} of {one.n:,} wrong",
+            f"{one.decided:,}" if one.decided else "not met",
+            *rate_cells(one.wrong)[::2],
+        )
+        for one in report.certificates
+    ]
+    return Table("Certificates", columns, tuple(rows))
 
 
 SPANS: Mapping[str, str] = {

@@ -7,6 +7,7 @@ them. So the cost of a record does not grow with the number of tables.
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -76,6 +77,8 @@ class Tally:
         self._cells: dict[tuple[object, ...], Cell] = {}
         #: Name of a span -> its times.
         self.times: dict[str, array[float]] = {name: array("d") for name in ("overhead", "engine", "queue")}
+        #: Fingerprint -> engine runs.
+        self.fingerprints: Counter[str] = Counter()
         #: What was compared while the upstream answered, and while the engine did, each with the upstream's price.
         self.scored: dict[str, list[tuple[Labelled, float | None]]] = {"shadow": [], "audit": []}
 
@@ -126,6 +129,7 @@ class Tally:
         if record.engine_ran:
             times["engine"].append(record.engine_s)
             times["queue"].append(record.queue_s)
+            self.fingerprints[record.fingerprint] += 1
         total = times.get(record.route)
         if total is None:
             total = times[record.route] = array("d")
