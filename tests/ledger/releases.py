@@ -49,8 +49,8 @@ RECORD = {
 }
 
 
-def first(path, *, records=1, version=1):
-    """A ledger with schema 1; `version` 0 is one whose maker was killed before it said so."""
+def first(path, *, records=1, version=1, **fields):
+    """A ledger with schema 1; `version` 0 is one whose maker was killed before it said so. `fields`: in the record."""
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA journal_mode=WAL")
         for statement in FIRST:
@@ -60,6 +60,31 @@ def first(path, *, records=1, version=1):
             connection.executemany(
                 "INSERT INTO decisions (time_s, route, reason, model, cost_usd, saved_usd, record) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?)",
-                ([*row, json.dumps(RECORD)] for _ in range(records)),
+                ([*row, json.dumps({**RECORD, **fields})] for _ in range(records)),
             )
         connection.execute(f"PRAGMA user_version={version}")
+
+
+#: What the first release with PostgreSQL ran, letter by letter but for what the server adds by itself.
+FIRST_IN_POSTGRES = (
+    "CREATE TABLE needle_router_decisions (id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, "
+    "time_s DOUBLE PRECISION NOT NULL, route TEXT NOT NULL, reason TEXT NOT NULL, model TEXT NOT NULL, "
+    "cost_usd DOUBLE PRECISION, saved_usd DOUBLE PRECISION, record JSONB NOT NULL, policy TEXT, mode TEXT, "
+    "status BIGINT, confidence DOUBLE PRECISION, fingerprint TEXT, comparison TEXT, instance TEXT)",
+    "CREATE INDEX ON needle_router_decisions (time_s)",
+    "CREATE TABLE needle_router_schema (version INTEGER NOT NULL)",
+    "INSERT INTO needle_router_schema VALUES (2)",
+)
+
+
+def first_in_postgres(database, *, records=1, **fields):
+    """Tables with schema 2; `fields` are added to the record, which is no column of theirs."""
+    for statement in FIRST_IN_POSTGRES:
+        database.ask(statement)
+    database.ask(
+        "INSERT INTO needle_router_decisions (time_s, route, reason, model, cost_usd, record, policy, mode, status, "
+        "confidence, fingerprint, comparison, instance) SELECT 1700000000.5, 'upstream', 'below-threshold', 'big', "
+        "0.25, %s::jsonb, 'threshold', 'shadow', 200, 0.5, 'f00d', 'agree', 'old' FROM generate_series(1, %s)",
+        json.dumps({**RECORD, **fields}),
+        records,
+    )

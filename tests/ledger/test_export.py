@@ -17,6 +17,7 @@ from needle_router.cli import main
 from needle_router.ledger import Ledger
 from needle_router.ledger.export import harmless, to_csv
 from needle_router.ledger.flat import COLUMNS, flat
+from needle_router.ledger.rows import SCHEMA_VERSION
 from needle_router.records import DecisionRecord
 from needle_router.turn import Usage
 
@@ -74,8 +75,9 @@ def written(path, *records):
 
 def test_the_flat_columns_hold_every_field_of_a_record():
     names = {field.name for field in dataclasses.fields(DecisionRecord)}
-    plain = names - {"usage", "saved"}
-    counts = {f"{name}_{field.name}" for name in ("usage", "saved") for field in dataclasses.fields(Usage)}
+    tokens = {"usage", "saved", "wasted", "audit_usage"}
+    plain = names - tokens
+    counts = {f"{name}_{field.name}" for name in tokens for field in dataclasses.fields(Usage)}
     assert set(COLUMNS) == {"time", "instance"} | plain | counts
     assert set(COLUMNS.values()) == {"TEXT", "REAL", "INTEGER"}
 
@@ -204,7 +206,7 @@ def test_info_says_where_the_ledger_is_and_what_it_holds(cli, ledger):
     assert found.pop("size_bytes") >= 4096
     assert found == {
         "place": str(ledger),
-        "schema": 2,
+        "schema": SCHEMA_VERSION,
         "records": 2,
         "oldest_s": 1_800_000_000.25,
         "newest_s": 1_800_000_100.0,
@@ -213,7 +215,7 @@ def test_info_says_where_the_ledger_is_and_what_it_holds(cli, ledger):
     assert code == 0
     assert out.splitlines()[:5] == [
         f"ledger   {ledger}",
-        "schema   2",
+        f"schema   {SCHEMA_VERSION}",
         "records  2",
         "oldest   2027-01-15 08:00:00+00:00",
         "newest   2027-01-15 08:01:40+00:00",
@@ -253,6 +255,6 @@ def test_a_ledger_in_postgres_is_exported_counted_and_pruned_the_same(cli, datab
     assert (code, [json.loads(line)["route"] for line in out.splitlines()]) == (0, ["local", "upstream"]), err
     code, out, _ = cli("ledger", "info", "--json")
     found = json.loads(out)
-    assert (code, found["place"], found["schema"], found["records"]) == (0, str(database.place), 2, 2)
+    assert (code, found["place"], found["schema"], found["records"]) == (0, str(database.place), SCHEMA_VERSION, 2)
     code, out, _ = cli("ledger", "prune", "--older-than", "2027-01-15T08:01:00+00:00")
     assert (code, out.partition(" from")[0]) == (0, "1 records")

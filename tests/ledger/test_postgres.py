@@ -8,10 +8,13 @@ import sys
 import time
 
 import pytest
+from tests.ledger import releases
 from tests.ledger.conftest import PASSWORD, until
 from tests.servers import free_port
 
 from needle_router.ledger import Database, Ledger, LedgerError, read_ledger
+from needle_router.ledger.reading import costs
+from needle_router.ledger.rows import SCHEMA_VERSION
 from needle_router.records import DecisionRecord
 from needle_router.spend import Spend
 from needle_router.turn import Usage
@@ -237,12 +240,38 @@ def test_a_schema_of_a_later_release_is_left_alone(database):
     ledger = started(database.place)
     ledger.put(record(model="after"))
     until(lambda: ledger.state == "degraded")
-    assert ledger.detail.startswith("it has schema version 99, and this router knows no newer one than 2")
+    assert ledger.detail.startswith(
+        f"it has schema version 99, and this router knows no newer one than {SCHEMA_VERSION}"
+    )
     # The newer router is rolled back: nothing was lost meanwhile.
-    database.ask("UPDATE needle_router_schema SET version = 2")
+    database.ask("UPDATE needle_router_schema SET version = %s", SCHEMA_VERSION)
     until(lambda: ledger.written == 1)
     ledger.close()
     assert models(database.place) == ["before", "after"]
+
+
+def test_tables_of_an_older_release_are_read_as_they_are_and_brought_up_to_date_by_who_writes(database):
+    releases.first_in_postgres(database, audit="compared", audit_usd=0.5, wasted_usd=0.125)
+    (old,) = read_ledger(database.place)
+    assert (old.audit_usd, old.fingerprint) == (0.5, "f00d")
+    assert costs(database.place, since_s=0.0, before_s=2e9) == [(1_700_000_000.5, 0.875)]
+    write(database.place, record(model="new", audit_usd=1.0), retention_days=36_500)
+    query = "SELECT audit, audit_usd, wasted_usd, instance FROM needle_router_decisions ORDER BY id"
+    assert database.ask(query) == [("compared", 0.5, 0.125, "old"), ("", 1.0, None, "a")]
+    assert database.ask("SELECT version FROM needle_router_schema") == [(SCHEMA_VERSION,)]
+    assert [usd for _, usd in costs(database.place, since_s=0.0, before_s=2e9)] == [0.875, 1.0]
+
+
+def test_two_replicas_that_migrate_at_once_both_go_on(database):
+    releases.first_in_postgres(database, records=5000, audit="compared")
+    both = [started(database.place, instance=name, retention_days=36_500) for name in ("a", "b")]
+    for ledger in both:
+        ledger.put(record(model="new"))
+    until(lambda: [ledger.written for ledger in both] == [1, 1], 30)
+    for ledger in both:
+        ledger.close()
+    assert database.ask("SELECT count(*), count(audit) FROM needle_router_decisions") == [(5002, 5002)]
+    assert database.ask("SELECT version FROM needle_router_schema") == [(SCHEMA_VERSION,)]
 
 
 def test_a_user_who_may_only_write_needs_tables_that_are_there(server, database):

@@ -11,6 +11,7 @@ from tests.ledger import releases
 from tests.ledger.conftest import until
 
 from needle_router.ledger import Ledger, LedgerError, read_ledger
+from needle_router.ledger.reading import costs
 from needle_router.ledger.rows import COLUMNS, SCHEMA_VERSION
 from needle_router.ledger.sqlite import SqliteStore
 from needle_router.records import DecisionRecord
@@ -80,11 +81,23 @@ def test_a_ledger_of_the_first_release_is_brought_up_to_date_and_written_on(tmp_
     ledger = write(tmp_path / "d.db", new(), instance="here")
     assert (ledger.written, ledger.dropped) == (1, 0)
     assert list(read_ledger(tmp_path / "d.db")) == [OLD, new()]
-    query = "SELECT policy, mode, status, confidence, fingerprint, comparison, instance FROM decisions ORDER BY id"
+    query = (
+        "SELECT policy, mode, status, confidence, fingerprint, comparison, instance, audit FROM decisions ORDER BY id"
+    )
     assert asked(tmp_path / "d.db", query) == [
-        ("threshold", "shadow", 200, 0.5, "f00d", "agree", None),
-        ("", "on", 0, None, "", "", "here"),
+        ("threshold", "shadow", 200, 0.5, "f00d", "agree", None, None),
+        ("", "on", 0, None, "", "", "here", ""),
     ]
+
+
+def test_spend_is_the_same_before_and_after_a_ledger_is_brought_up_to_date(tmp_path):
+    path = tmp_path / "d.db"
+    releases.first(path, records=2, audit_usd=0.5, wasted_usd=0.125)
+    spent = [(1_700_000_000.5, 0.875)] * 2
+    assert costs(path, since_s=0.0, before_s=2e9) == spent
+    bring_up_to_date(path)
+    assert costs(path, since_s=0.0, before_s=2e9) == spent
+    assert asked(path, "SELECT audit_usd, wasted_usd FROM decisions") == [(0.5, 0.125)] * 2
 
 
 def test_an_old_ledger_and_a_new_one_have_the_same_columns(tmp_path):
@@ -155,7 +168,7 @@ def test_a_ledger_of_a_later_release_is_left_alone_and_costs_only_records(tmp_pa
     ledger.put(new())
     until(lambda: ledger.dropped == 1)
     wanted = (
-        "it has schema version 99, and this router knows no newer one than 2: install the newer router, "
+        "it has schema version 99, and this router knows no newer one than 3: install the newer router, "
         "or set ledger.path to another place"
     )
     assert (ledger.state, ledger.detail) == ("degraded", wanted)

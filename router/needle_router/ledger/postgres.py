@@ -9,40 +9,32 @@ a transaction, so a pooler may stand between.
 from __future__ import annotations
 
 import contextlib
-import os
-import socket
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, LiteralString, TypeAlias
+from typing import Any, LiteralString
 
-import orjson
 import psycopg
 from psycopg import sql
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from needle_router.ledger.place import HIDDEN, Database
-from needle_router.ledger.rows import COLUMNS, NAMES, SCHEMA_VERSION, Row
+from needle_router.ledger.place import Database
+from needle_router.ledger.postgres_tables import INSERT, TABLE, document, migrate, version_of
+from needle_router.ledger.postgres_wire import Connection, connected, limit, message_of, shown_of, within
+from needle_router.ledger.rows import SCHEMA_VERSION, SPENT, Row
 from needle_router.ledger.store import ALL, BadRecord, LedgerAway, LedgerError, NewerSchema, Reading, Summary
 
-#: What libpq gets where the URL does not say otherwise: seconds, and milliseconds for `tcp_user_timeout`.
-DEFAULTS: Mapping[str, str] = {
-    "application_name": "needle-router",
-    "connect_timeout": "5",
-    "tcp_user_timeout": "10000",
-}
 WRITE_S = 5.0
 PRUNE_S = 60.0
 READ_S = 30.0
+#: A step may have to visit every row.
+MIGRATE_S = 600.0
 FETCH = 2000
-MAX_MESSAGE = 300
-#: Held while the schema changes: replicas start together. The number is of no meaning, but must not change.
-LOCK = 7_405_110_127
-Connection: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
-
-_TYPES = {name: kind for added in COLUMNS.values() for name, kind in added.items()} | {"record": "JSONB NOT NULL"}
-_TABLE: LiteralString = "needle_router_decisions"
-_VERSION: LiteralString = "needle_router_schema"
+#: What the columns of a schema allow to ask for spend; an older one has the amounts in the JSON alone.
+_SPENT: Mapping[bool, LiteralString] = {
+    False: "coalesce(cost_usd, 0) + coalesce((record ->> 'wasted_usd')::double precision, 0)"
+    " + coalesce((record ->> 'audit_usd')::double precision, 0)",
+    True: SPENT,
+}
+_COSTS: LiteralString = "SELECT time_s, SPENT FROM {} WHERE time_s >= %s AND time_s < %s AND SPENT > 0 ORDER BY id"
 
 
 class PostgresStore:
@@ -59,9 +51,12 @@ class PostgresStore:
             return
         with self._faults():
             self._connection = connection = connected(self._place)
-            with within(connection, WRITE_S), connection.transaction():
-                _limit(connection, WRITE_S)
-                migrate(connection)
+            with within(connection, WRITE_S):
+                version = version_of(connection)
+            if version < SCHEMA_VERSION:
+                with within(connection, MIGRATE_S), connection.transaction():
+                    limit(connection, MIGRATE_S)
+                    migrate(connection)
 
     def write(self, rows: Sequence[Row]) -> None:
         """Keep `rows` in one transaction, as one JSON text: the driver's arrays take eight times as long."""
@@ -70,8 +65,8 @@ class PostgresStore:
         assert connection is not None
         with self._faults(), within(connection, WRITE_S):
             connection.execute("BEGIN")
-            _limit(connection, WRITE_S)
-            connection.execute(_INSERT, (document(rows),))
+            limit(connection, WRITE_S)
+            connection.execute(INSERT, (document(rows),))
             self._committing = True
             connection.execute("COMMIT")
             self._committing = False
@@ -82,8 +77,8 @@ class PostgresStore:
         connection = self._connection
         assert connection is not None
         with self._faults(), within(connection, PRUNE_S), connection.transaction():
-            _limit(connection, PRUNE_S)
-            query = sql.SQL("DELETE FROM {} WHERE time_s < %s").format(sql.Identifier(_TABLE))
+            limit(connection, PRUNE_S)
+            query = sql.SQL("DELETE FROM {} WHERE time_s < %s").format(sql.Identifier(TABLE))
             removed: int = connection.execute(query, (before_s,)).rowcount
             return removed
 
@@ -124,7 +119,7 @@ class PostgresStore:
             with self._faults():
                 with within(connection, READ_S):
                     connection.execute("BEGIN READ ONLY")
-                    _limit(connection, READ_S)
+                    limit(connection, READ_S)
                     version = version_of(connection)
                 yield PostgresReading(connection, version)
         finally:
@@ -148,13 +143,8 @@ class PostgresReading:
 
     def costs(self, since_s: float, before_s: float) -> Iterator[tuple[float, float]]:
         """Time and USD."""
-        query: LiteralString = (
-            # The same sum as `DecisionRecord.spent_usd`.
-            "SELECT time_s, usd FROM (SELECT id, time_s, coalesce(cost_usd, 0) + "
-            "coalesce((record::json ->> 'wasted_usd')::double precision, 0) + "
-            "coalesce((record::json ->> 'audit_usd')::double precision, 0) AS usd "
-            "FROM {} WHERE time_s >= %s AND time_s < %s) AS spent WHERE usd > 0 ORDER BY id"
-        )
+        spent = _SPENT[self._schema >= 3]
+        query = _COSTS.replace("SPENT", spent)
         yield from self._rows(query, since_s, before_s)
 
     def summary(self) -> Summary:
@@ -162,7 +152,7 @@ class PostgresReading:
         query: LiteralString = (
             "SELECT count(*), min(time_s), max(time_s), pg_total_relation_size(to_regclass(%s)) FROM {}"
         )
-        found = next(self._rows(query, _TABLE), (0, None, None, 0))
+        found = next(self._rows(query, TABLE), (0, None, None, 0))
         return Summary(self._schema, *found)
 
     def _rows(self, query: LiteralString, *values: object) -> Iterator[Any]:
@@ -170,124 +160,10 @@ class PostgresReading:
             return
         with self._connection.cursor(name="ledger") as cursor:
             with within(self._connection, READ_S):
-                cursor.execute(sql.SQL(query).format(sql.Identifier(_TABLE)), values)
+                cursor.execute(sql.SQL(query).format(sql.Identifier(TABLE)), values)
             while True:
                 with within(self._connection, READ_S):
                     piece = cursor.fetchmany(FETCH)
                 if not piece:
                     return
                 yield from piece
-
-
-def connected(place: Database) -> Connection:
-    """A connection in autocommit mode, without prepared statements; raises `psycopg.Error`."""
-    given = conninfo_to_dict(place.url)
-    missing = {name: value for name, value in DEFAULTS.items() if name not in given}
-    return psycopg.connect(make_conninfo(place.url, **missing), autocommit=True, prepare_threshold=None)
-
-
-def migrate(connection: Connection) -> None:
-    """Make the tables, or add what is missing; inside a transaction."""
-    if version_of(connection) == SCHEMA_VERSION:
-        return
-    connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
-    # Asked again: another replica may have been quicker.
-    version = version_of(connection)
-    for step in range(version + 1, SCHEMA_VERSION + 1):
-        for statement in _steps(step):
-            connection.execute(statement)
-    if version < SCHEMA_VERSION:
-        connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(_VERSION)))
-        connection.execute(sql.SQL("INSERT INTO {} VALUES (%s)").format(sql.Identifier(_VERSION)), (SCHEMA_VERSION,))
-
-
-def version_of(connection: Connection) -> int:
-    """The schema version of the tables, 0 where there are none; raises `NewerSchema`."""
-    row = connection.execute("SELECT to_regclass(%s)", (_VERSION,)).fetchone()
-    if row is None or row[0] is None:
-        return 0
-    row = connection.execute(sql.SQL("SELECT max(version) FROM {}").format(sql.Identifier(_VERSION))).fetchone()
-    version = int(row[0] or 0) if row is not None else 0
-    if version > SCHEMA_VERSION:
-        raise NewerSchema(version, SCHEMA_VERSION)
-    return version
-
-
-def _steps(version: int) -> Iterator[sql.Composed]:
-    """The statements that lead to a version; the first was never in a database by itself, but is where all begin."""
-    table = sql.Identifier(_TABLE)
-    columns = [sql.SQL("{} {}").format(sql.Identifier(name), _kind(name)) for name in COLUMNS[version]]
-    if version > 1:
-        yield from (sql.SQL("ALTER TABLE {} ADD COLUMN {}").format(table, column) for column in columns)
-        return
-    body = sql.SQL(", ").join([sql.SQL("id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"), *columns])
-    yield sql.SQL("CREATE TABLE {} ({})").format(table, body)
-    yield sql.SQL("CREATE INDEX ON {} (time_s)").format(table)
-    yield sql.SQL("CREATE TABLE {} (version INTEGER NOT NULL)").format(sql.Identifier(_VERSION))
-
-
-def _kind(name: str, *, constraint: bool = True) -> sql.SQL:
-    text = _TYPES[name]
-    return sql.SQL(text if constraint else text.removesuffix(" NOT NULL"))
-
-
-_INSERT = sql.SQL("INSERT INTO {} ({}) SELECT * FROM jsonb_to_recordset(%s::jsonb) AS rows ({})").format(
-    sql.Identifier(_TABLE),
-    sql.SQL(", ").join(map(sql.Identifier, NAMES)),
-    sql.SQL(", ").join(sql.SQL("{} {}").format(sql.Identifier(name), _kind(name, constraint=False)) for name in NAMES),
-)
-
-
-def document(rows: Sequence[Row]) -> str:
-    """Rows as a JSON array of objects; the record in each is JSON already. Raises `BadRecord`."""
-    # The record is the last column.
-    try:
-        plain = [dict(zip(NAMES, (*row[:-1], orjson.Fragment(row[-1])), strict=True)) for row in rows]
-        return orjson.dumps(plain).decode()
-    except TypeError as error:
-        raise BadRecord(str(error)) from error
-
-
-def _limit(connection: Connection, seconds: float) -> None:
-    """The server itself ends a statement that takes longer, inside this transaction."""
-    connection.execute("SELECT set_config('statement_timeout', %s, true)", (str(int(seconds * 1000)),))
-
-
-@contextmanager
-def within(connection: Connection, seconds: float) -> Iterator[None]:
-    """Cut the connection when the block takes longer: the driver itself waits for a silent server for ever."""
-    # A socket of our own for the same connection: the number of a closed one may soon belong to somebody else.
-    wire = socket.socket(fileno=os.dup(connection.pgconn.socket))
-    # A little after the server's own limit, whose error says more.
-    timer = threading.Timer(seconds + 1, _cut, (wire,))
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-        wire.close()
-
-
-def _cut(wire: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        wire.shutdown(socket.SHUT_RDWR)
-
-
-def message_of(error: Exception, place: Database) -> str:
-    """What went wrong in one line, without the password."""
-    text = " ".join(str(error).split()) or type(error).__name__
-    try:
-        password = conninfo_to_dict(place.url).get("password")
-    except psycopg.Error:
-        return "ledger.path is no connection URL that libpq understands"
-    return (text.replace(str(password), HIDDEN) if password else text)[:MAX_MESSAGE]
-
-
-def shown_of(error: Exception) -> str:
-    """The kind of fault, in words that name no host and no user."""
-    if isinstance(error, psycopg.errors.QueryCanceled):
-        return "the database took too long"
-    if getattr(error, "sqlstate", None) is None:
-        return "there is no connection to the database, the log says why"
-    return f"the database refused ({type(error).__name__})"

@@ -11,14 +11,14 @@ import json
 import math
 from collections.abc import Mapping
 from operator import attrgetter
-from typing import Any
+from typing import Any, LiteralString
 
 import msgspec
 import orjson
 
 from needle_router.records import DecisionRecord
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 #: Schema version -> the columns that came with it, with types that SQLite and PostgreSQL both know. `record` is last.
 COLUMNS: Mapping[int, Mapping[str, str]] = {
@@ -41,7 +41,14 @@ COLUMNS: Mapping[int, Mapping[str, str]] = {
         # Which router wrote it. Not of the record: a request does not know.
         "instance": "TEXT",
     },
+    3: {
+        "wasted_usd": "DOUBLE PRECISION",
+        "audit_usd": "DOUBLE PRECISION",
+        "audit": "TEXT",
+    },
 }
+#: What the upstream took for a request, over its columns: the same sum as `DecisionRecord.spent_usd`.
+SPENT: LiteralString = "coalesce(cost_usd, 0) + coalesce(wasted_usd, 0) + coalesce(audit_usd, 0)"
 #: Columns that hold a field of the record of the same name.
 FIELDS = tuple(name for added in COLUMNS.values() for name in added if name not in ("record", "instance"))
 #: The columns of a row, in the order in which `row_of` gives their values.

@@ -6,6 +6,7 @@ takes the same steps as an old one. Files of later releases and databases of oth
 
 from __future__ import annotations
 
+import functools
 import sqlite3
 from collections.abc import Callable, Mapping
 
@@ -61,13 +62,15 @@ def _first(connection: sqlite3.Connection) -> None:
     connection.execute("CREATE INDEX decisions_time ON decisions (time_s)")
 
 
-def _second(connection: sqlite3.Connection) -> None:
+def _added(version: int, connection: sqlite3.Connection) -> None:
     """Columns that reports ask for. They stood in the JSON before; who wrote a row did not."""
-    for name, kind in COLUMNS[2].items():
+    for name, kind in COLUMNS[version].items():
         connection.execute(f"ALTER TABLE decisions ADD COLUMN {name} {kind}")
-    known = [name for name in COLUMNS[2] if name != "instance"]
+    known = [name for name in COLUMNS[version] if name != "instance"]
     taken = ", ".join(f"{name} = json_extract(record, '$.{name}')" for name in known)
     connection.execute(f"UPDATE decisions SET {taken} WHERE json_valid(record)")  # noqa: S608  # our own constants
 
 
-STEPS: Mapping[int, Callable[[sqlite3.Connection], None]] = {1: _first, 2: _second}
+STEPS: Mapping[int, Callable[[sqlite3.Connection], None]] = {1: _first} | {
+    version: functools.partial(_added, version) for version in COLUMNS if version > 1
+}

@@ -15,7 +15,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from needle_router.ledger.rows import NAMES, Row
+from needle_router.ledger.rows import NAMES, SPENT, Row
 from needle_router.ledger.schema import migrate, version_of
 from needle_router.ledger.store import ALL, BadRecord, LedgerError, Reading, Summary
 
@@ -93,14 +93,12 @@ class SqliteStore:
             raise LedgerError(str(error)) from error
 
 
-#: The same sum as `DecisionRecord.spent_usd`.
-_COSTS = """
-SELECT time_s, usd FROM (
-    SELECT time_s, coalesce(cost_usd, 0) + coalesce(json_extract(record, '$.wasted_usd'), 0)
-        + coalesce(json_extract(record, '$.audit_usd'), 0) AS usd
-    FROM decisions WHERE time_s >= ? AND time_s < ?
-) WHERE usd > 0
-"""
+#: What the columns of a schema allow to ask for spend; an older one has the amounts in the JSON alone.
+_SPENT = {
+    False: "coalesce(cost_usd, 0) + coalesce(json_extract(record, '$.wasted_usd'), 0)"
+    " + coalesce(json_extract(record, '$.audit_usd'), 0)",
+    True: SPENT,
+}
 
 
 class SqliteReading:
@@ -120,7 +118,9 @@ class SqliteReading:
 
     def costs(self, since_s: float, before_s: float) -> Iterator[tuple[float, float]]:
         """Time and USD."""
-        yield from self._rows(_COSTS, since_s, before_s)
+        spent = _SPENT[self._schema >= 3]
+        query = f"SELECT time_s, {spent} FROM decisions WHERE time_s >= ? AND time_s < ? AND {spent} > 0"  # noqa: S608
+        yield from self._rows(query, since_s, before_s)
 
     def summary(self) -> Summary:
         """Counted in the file; its size is that of the file and its log."""
