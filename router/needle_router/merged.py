@@ -30,7 +30,10 @@ _OF_THE_BODY = frozenset((b"content-length", b"content-encoding", b"content-type
 
 @dataclass(frozen=True, slots=True)
 class MergeOutcome:
-    """What came of it: the route taken (local: nothing was sent yet), status, the upstream's usage, and an error."""
+    """What came of it: the route taken, status, the upstream's usage, and an error.
+
+    With the route local nothing was sent yet; `status` is then the upstream's, 0 where it gave no answer.
+    """
 
     route: str
     status: int = 0
@@ -66,7 +69,7 @@ async def send_merged(merging: Merging, response: InnerResponse) -> MergeOutcome
     wanted = "text/event-stream" if merging.turn.stream else "application/json"
     if response.status != 200 or kind != wanted or encoded:
         if merging.local_is_complete:
-            return MergeOutcome("local")
+            return MergeOutcome("local", response.status)
         return await _relay(merging, response)
     if merging.turn.stream:
         return await _stream(merging, response)
@@ -103,7 +106,9 @@ async def _json(merging: Merging, response: InnerResponse) -> MergeOutcome:
             if size > MAX_BODY_BYTES:
                 return await _relay(merging, response, b"".join(pieces))
     except UpstreamBroken as error:
-        return MergeOutcome("local" if merging.local_is_complete else "upstream", 0, error="cut", raised=error)
+        if merging.local_is_complete:
+            return MergeOutcome("local", response.status, error="cut")
+        return MergeOutcome("upstream", error="cut", raised=error)
     body = b"".join(pieces)
     try:
         upstream = orjson.loads(body)

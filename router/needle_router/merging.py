@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from needle_policies import Action
 from needle_router.answering import local_reply, send_reply
+from needle_router.counting import whole_prompt
 from needle_router.errors import RouterError, UpstreamBroken
 from needle_router.exchange import Exchange, Sent
 from needle_router.forward.answer import send_error
@@ -13,7 +14,7 @@ from needle_router.forward.inner import never, open_inner, replay
 from needle_router.incoming import ClientGone, unless_gone
 from needle_router.merged import MergeOutcome, Merging, no_answer, send_merged
 from needle_router.pipeline import Verdict
-from needle_router.turn import Reply, Turn
+from needle_router.turn import Reply, Turn, Usage
 
 
 async def merge(exchange: Exchange, verdict: Verdict, turn: Turn) -> None:
@@ -61,13 +62,22 @@ async def conclude(
     if outcome.route == "local":
         alone = replace(verdict, action=Action.ANSWER, reason="confident")
         await send_reply(exchange, alone, turn, unmerged(merging.reply, alone.reason))
-        sent = Sent(200, saved=merging.reply.usage.without_reasoning, raced=raced)
+        sent = Sent(
+            200, saved=merging.reply.usage.without_reasoning, raced=raced, wasted=unused(exchange, alone, outcome)
+        )
         return exchange.record("local", alone, turn, sent)
     exchange.record(outcome.route, verdict, turn, Sent(outcome.status, outcome.usage, raced=raced, error=outcome.error))
     if outcome.raised is not None and outcome.status == 0:
         await send_error(exchange.send, UpstreamBroken("The upstream gave no complete answer."))
     elif outcome.raised is not None:
         raise outcome.raised
+
+
+def unused(exchange: Exchange, verdict: Verdict, outcome: MergeOutcome) -> Usage | None:
+    """What the upstream had begun to answer and nobody was shown; None where it gave an error or nothing."""
+    if outcome.status != 200 or verdict.prepared is None:
+        return None
+    return whole_prompt(exchange.services.pipeline, verdict.prepared)
 
 
 def unmerged(reply: Reply, reason: str) -> Reply:

@@ -26,7 +26,7 @@ from needle_router.merged import MergeOutcome, Merging, no_answer, send_merged
 from needle_router.merging import conclude, merging_of, note_left
 from needle_router.observe import ObservedSend
 from needle_router.pipeline import Prepared, Verdict
-from needle_router.turn import Turn
+from needle_router.turn import Reply, Turn
 
 logger = logging.getLogger("needle_router.racing")
 #: From this status on an answer is an error.
@@ -54,6 +54,7 @@ class Race:
     judged: anyio.Event = field(default_factory=anyio.Event)
     channel: Channel = field(default_factory=Channel)
     observed: ObservedSend | None = None
+    reply: Reply | None = None
     merging: Merging | None = None
     outcome: MergeOutcome | None = None
 
@@ -82,12 +83,12 @@ class Race:
             self.group.cancel_scope.cancel()
 
     async def _ask_engine(self, mode: str) -> None:
-        self.verdict = await self._judged(mode)
+        self.verdict = verdict = await self._judged(mode)
         if not self.winner:
-            self.winner = WINNERS.get(self.verdict.action, "")
-            self.shown = self.verdict
-        if self.winner == MERGED:
-            self.merging = merging_of(self.exchange, self.verdict, self.turn)
+            try:
+                self._claim(verdict)
+            except Exception:
+                self.shown = self.verdict = _fault()
         self.judged.set()
         if self.winner == LOCAL:
             self.group.cancel_scope.cancel()
@@ -100,10 +101,18 @@ class Race:
         try:
             verdict = await self.exchange.services.pipeline.judge(self.prepared, mode)
         except Exception:
-            logger.exception("the upstream answers after a fault of the router")
-            return Verdict(Action.FORWARD, "internal-error")
+            return _fault()
         self.exchange.note_engine(verdict.attempt)
         return verdict
+
+    def _claim(self, verdict: Verdict) -> None:
+        """The answer is the engine's if its verdict says so; made before the upstream is stopped, in case it fails."""
+        winner = WINNERS.get(verdict.action, "")
+        if winner == LOCAL:
+            self.reply = local_reply(self.exchange, verdict, self.turn, LOCAL)
+        elif winner == MERGED:
+            self.merging = merging_of(self.exchange, verdict, self.turn)
+        self.winner, self.shown = winner, verdict
 
     async def _merged(self, merging: Merging) -> MergeOutcome:
         try:
@@ -154,10 +163,10 @@ class Race:
 
     async def _finish(self) -> None:
         exchange, verdict = self.exchange, self.verdict
-        if self.winner == LOCAL:
+        if self.reply is not None:
             assert verdict is not None
             exchange.timing.handed_over = None
-            reply = local_reply(exchange, verdict, self.turn, LOCAL)
+            reply = self.reply
             await send_reply(exchange, verdict, self.turn, reply)
             wasted = None if self.failed else whole_prompt(exchange.services.pipeline, self.prepared)
             sent = Sent(200, saved=reply.usage.without_reasoning, raced=True, wasted=wasted)
@@ -197,6 +206,12 @@ class Race:
         wasted = None if self.failed else whole_prompt(self.exchange.services.pipeline, self.prepared)
         left = Verdict(Action.FORWARD, "race-left", self.shown.policy, prepared=self.prepared)
         return self.exchange.record("upstream", left, self.turn, Sent(0, raced=True, wasted=wasted, error="cut"))
+
+
+def _fault() -> Verdict:
+    """Called where an exception is handled: a fault of ours leaves the answer to the upstream."""
+    logger.exception("the upstream answers after a fault of the router")
+    return Verdict(Action.FORWARD, "internal-error")
 
 
 async def _unheard(message: Message) -> None:

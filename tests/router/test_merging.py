@@ -174,6 +174,8 @@ async def test_an_answer_in_one_piece_that_breaks_off_is_an_error_or_the_calls_a
             # The calls are the whole of the request: the client misses nothing but words it did not ask for.
             assert (answered.status, answered.values(b"x-needle-reason")) == (200, [b"confident"])
             assert router.totals["local"]["requests"] == 1
+            # But the upstream had begun, and will have its tokens paid.
+            assert router.totals["wasted"]["requests"] == 1
         else:
             assert (answered.status, json.loads(answered.body)["error"]["code"]) == (502, "upstream_disconnected")
             assert router.totals["local"]["requests"] == 0
