@@ -3,12 +3,14 @@
 import importlib.util
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 
 import pytest
 
-from .conftest import COMMAND, until
+from .conftest import COMMAND, SOURCES, until
 
 LIGHTS = {
     "type": "function",
@@ -64,6 +66,18 @@ def test_requests_are_decided_as_the_router_would_and_graded(cli, requests):
     # The demo model knows no basement: "bedroom", with a good score, and the grounding check holds it back.
     assert whole["reasons"] == {"confident": 3, "negated": 1, "ungrounded": 1, "no-tools": 1}
     assert found["categories"]["off"]["accuracy"] == 0.5
+
+
+def test_the_page_shows_what_the_command_prints(cli):
+    page = (SOURCES / "docs" / "replay.md").read_text("utf-8")
+    command, shown = re.search(
+        r"```sh\nneedle-router (replay examples/.*?)```\n\n```text\n(.*?)```", page, re.S
+    ).groups()
+    arguments = shlex.split(command.replace("\\\n", " "))
+    # From another folder, so by its whole path; the first line names it.
+    arguments[1] = str(SOURCES / arguments[1])
+    code, out, _ = cli(*arguments)
+    assert (code, out.replace(f"{SOURCES}/", "")) == (1, shown)
 
 
 def test_a_verifier_can_be_left_out(cli, requests):

@@ -8,10 +8,13 @@ import anyio
 import msgspec
 import pytest
 
+from needle_router.build import build, wait_until_loaded
 from needle_router.config.schema import Config, Engine
+from needle_router.engine.base import EngineState
 from needle_router.replay.cases import Case, Example, case_of
 from needle_router.replay.grading import TheseCalls
 from needle_router.replay.run import Conditions, EngineMissing, offline, replay
+from needle_router.surfaces.chat import parse
 
 DAY = datetime.date(2026, 11, 30)
 LIGHTS = {
@@ -139,3 +142,22 @@ async def test_a_replay_that_is_cancelled_leaves_no_process(scripted, tmp_path):
 def test_offline_there_is_time_and_room(engine, deadline_s, queue_limit):
     found = offline(Config(mode="shadow", engine=engine))
     assert (found.mode, found.engine.deadline_s, found.engine.queue_limit) == ("on", deadline_s, queue_limit)
+
+
+@pytest.mark.anyio
+async def test_a_replay_decides_as_the_router_does(scripted):
+    texts = ("turn on the kitchen lights", "don't turn on the kitchen lights", "turn on the attic lights", "hello")
+    bodies = [json.dumps({"messages": [{"role": "user", "content": text}]}).encode() for text in texts]
+    cases = [case_of(Example(text, "a", text, [LIGHTS], [])) for text in texts]
+    cases += [Case(text, "a", body) for text, body in zip(texts, bodies, strict=True)]
+    config = scripted(envelopes=[SPOKEN])
+    rows = await rows_of(config, *cases)
+    services = build(config, upstream=True, may_fetch=False)
+    await services.engine.start()
+    try:
+        assert await wait_until_loaded(services.engine) is EngineState.READY
+        verdicts = [await services.pipeline.decide(parse(case.body), "on") for case in cases]
+    finally:
+        await services.engine.aclose()
+    assert [(row.reason, row.policy) for row in rows] == [(v.reason, v.policy) for v in verdicts]
+    assert {row.reason for row in rows} >= {"confident", "negated", "ungrounded", "no-tools"}
