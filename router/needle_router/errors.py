@@ -105,6 +105,12 @@ class TooManyConnections(RouterError):
     status, code, retryable = 503, "too_many_connections", True
 
 
+class ShuttingDown(RouterError):
+    """The router stops, and the answer was not complete within ``server.drain_timeout_s``."""
+
+    status, code, retryable = 503, "shutting_down", True
+
+
 class BudgetExceeded(RouterError):
     """A `budget` policy refuses what would go to the upstream: its cap for the day or the month is reached."""
 

@@ -16,7 +16,11 @@ ALONE = ("--port", "0", "--backend", "rust", "--model", "tiny", "--ledger", "off
 class SlowStream(BaseHTTPRequestHandler):
     """Streams one event, waits for `release`, then ends the answer."""
 
-    release = threading.Event()
+    release, asked = threading.Event(), threading.Event()
+
+    def do_GET(self):
+        self.asked.set()
+        self.release.wait(30)
 
     def do_POST(self):
         self.rfile.read(int(self.headers["content-length"]))
@@ -34,7 +38,7 @@ class SlowStream(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def upstream():
-    SlowStream.release = threading.Event()
+    SlowStream.release, SlowStream.asked = threading.Event(), threading.Event()
     server = ThreadingHTTPServer(("127.0.0.1", 0), SlowStream)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
@@ -140,6 +144,44 @@ def test_a_second_sigterm_ends_at_once(cli, upstream):
         router.process.send_signal(signal.SIGTERM)
         router.until_ended(10)
         connection.close()
+
+
+def test_what_is_not_complete_in_time_ends_as_an_error_and_without_a_traceback(cli, upstream):
+    settings = ("--set", "server.drain_timeout_s=0.5", "--mode", "off", "--ledger", "off")
+    with cli.serving("--port", "0", "--upstream", upstream, *settings) as router:
+        streaming, stream = post(router.url)
+        assert stream.read1(100) == b'data: {"n": 1}\n\n'
+        waiting = http.client.HTTPConnection(router.url.removeprefix("http://"), timeout=30)
+        waiting.request("GET", "/v1/models")
+        assert SlowStream.asked.wait(30)
+        router.process.send_signal(signal.SIGTERM)
+        with pytest.raises(http.client.IncompleteRead) as cut:
+            stream.read()
+        assert cut.value.partial.startswith(b"\n\ndata: {")
+        assert json.loads(cut.value.partial.split(b"data: ")[1])["error"]["code"] == "shutting_down"
+        answer = waiting.getresponse()
+        assert (answer.status, answer.getheader("retry-after")) == (503, "1")
+        assert json.loads(answer.read())["error"]["code"] == "shutting_down"
+        for connection in (streaming, waiting):
+            connection.close()
+        assert router.until_ended() == 0
+        log = router.log.read_text()
+    assert log.count("warning uvicorn.error: an answer was cut: the server is stopping") == 2
+    assert "Traceback" not in log
+
+
+def test_during_the_delay_readyz_says_503_and_requests_are_still_taken(cli, upstream):
+    settings = ("--set", "server.drain_delay_s=2", "--mode", "off", "--ledger", "off")
+    with cli.serving("--port", "0", "--upstream", upstream, *settings) as router:
+        assert router.get("/readyz")[0] == 200
+        router.process.send_signal(signal.SIGTERM)
+        status, body = until(lambda: (got := router.get("/readyz"))[0] == 503 and got)
+        assert (status, json.loads(body)["status"]) == (503, "draining")
+        SlowStream.release.set()
+        connection, answer = post(router.url)
+        assert answer.read().endswith(b"data: [DONE]\n\n")
+        connection.close()
+        assert router.until_ended() == 0
 
 
 def test_no_engine_process_is_left_behind(cli):

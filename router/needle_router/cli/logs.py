@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sys
 import time
@@ -36,10 +37,29 @@ def printable(text: str) -> str:
     )
 
 
+class CutAnswers(logging.Filter):
+    """An answer that was cut on purpose is one line; uvicorn takes it for a fault of the app and prints a traceback."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Every record stays, some in other words."""
+        from needle_router.forward.proxy import ResponseCut
+
+        error = record.exc_info[1] if record.exc_info else None
+        if isinstance(error, ResponseCut | asyncio.CancelledError):
+            why = str(error) if isinstance(error, ResponseCut) else "the server is stopping"
+            record.exc_info, record.msg, record.args = None, "an answer was cut: %s", (why,)
+            record.levelno, record.levelname = logging.WARNING, "WARNING"
+        return True
+
+
+CUT_ANSWERS = CutAnswers()
+
+
 def set_up(level: str) -> None:
     """Send all log records to stderr."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(OneLine())
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
+    logging.getLogger("uvicorn.error").addFilter(CUT_ANSWERS)
     for name in QUIET:
         logging.getLogger(name).setLevel(max(logging.WARNING, logging.getLogger().level))

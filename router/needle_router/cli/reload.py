@@ -28,7 +28,7 @@ logger = logging.getLogger("needle_router.reload")
 LOAD_WAIT_S = 30.0
 #: Keys of [server] that are read at the start only.
 AT_START = (
-    "host port drain_timeout_s header_timeout_s body_timeout_s write_timeout_s idle_timeout_s "
+    "host port drain_delay_s drain_timeout_s header_timeout_s body_timeout_s write_timeout_s idle_timeout_s "
     "max_header_kb max_headers max_url_kb max_connections log_level"
 ).split()
 

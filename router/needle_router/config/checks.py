@@ -29,6 +29,7 @@ Bound = tuple[Callable[[Any, Any], bool], float]
 RANGES: Mapping[str, tuple[Bound, ...]] = {
     "server.port": ((AT_LEAST, 0), (AT_MOST, 65535)),
     "server.max_body_mb": ((ABOVE, 0),),
+    "server.drain_delay_s": ((AT_LEAST, 0),),
     "server.drain_timeout_s": ((AT_LEAST, 0),),
     "server.header_timeout_s": ((ABOVE, 0),),
     "server.body_timeout_s": ((ABOVE, 0),),

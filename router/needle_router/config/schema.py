@@ -22,6 +22,7 @@ class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_body_mb: float = 32
     expose: Literal["body", "headers", "none"] = "body"
     list_local_model: bool = False
+    drain_delay_s: float = 0
     drain_timeout_s: float = 600
     header_timeout_s: float = 15
     body_timeout_s: float = 60

@@ -79,3 +79,12 @@ def response_headers(headers: Iterable[Header]) -> list[Header]:
 def passed_before(headers: Iterable[Header], via: bytes) -> bool:
     """Whether the request has been through this very router (RFC 9110 section 7.6.3)."""
     return any(name.lower() == b"via" and via in value for name, value in headers)
+
+
+def is_event_stream(headers: Iterable[Header]) -> bool:
+    """Whether an answer is an event stream into which an event can be written: one that is not encoded."""
+    fields = [(name.lower(), value.strip().lower()) for name, value in headers]
+    encoded = any(name == b"content-encoding" and value != b"identity" for name, value in fields)
+    return not encoded and any(
+        name == b"content-type" and value.startswith(b"text/event-stream") for name, value in fields
+    )

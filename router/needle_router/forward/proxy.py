@@ -28,7 +28,14 @@ from needle_router.errors import (
 )
 from needle_router.forward.answer import send_error, sse_error
 from needle_router.forward.breaker import Breaker
-from needle_router.forward.headers import PSEUDONYM, Header, passed_before, request_headers, response_headers
+from needle_router.forward.headers import (
+    PSEUDONYM,
+    Header,
+    is_event_stream,
+    passed_before,
+    request_headers,
+    response_headers,
+)
 from needle_router.forward.inner import hung_up
 from needle_router.forward.message import Request, Spawn, Timeouts
 from needle_router.forward.target import Origin, check_target, upstream_target
@@ -177,7 +184,7 @@ class ReverseProxy:
                     await send({"type": "http.response.body", "body": chunk, "more_body": True})
         except UpstreamError as error:
             self._note(error)
-            if _is_event_stream(answer.headers):
+            if is_event_stream(answer.headers):
                 await send({"type": "http.response.body", "body": b"\n\n" + sse_error(error), "more_body": True})
             raise ResponseCut(error.code) from None
         await send({"type": "http.response.body", "body": b""})
@@ -188,13 +195,6 @@ class ReverseProxy:
     async def aclose(self) -> None:
         """Close the connections to the upstream."""
         await self.upstreams.aclose()
-
-
-def _is_event_stream(headers: list[Header]) -> bool:
-    encoded = any(name.lower() == b"content-encoding" for name, _ in headers)
-    return not encoded and any(
-        name.lower() == b"content-type" and value.lower().startswith(b"text/event-stream") for name, value in headers
-    )
 
 
 async def _pieces(first: Message, receive: Receive, consumed: asyncio.Event) -> AsyncGenerator[bytes, None]:
