@@ -10,7 +10,7 @@ from needle_router.replay.cases import Case, SourceProblem
 from needle_router.replay.environments import environments
 from needle_router.replay.files import read_requests
 from needle_router.replay.grading import AnyCall, TheseCalls
-from needle_router.replay.sources import chosen, read_source
+from needle_router.replay.sources import chosen, data_set, read_source
 from needle_router.turn import Call
 
 LIGHTS = {
@@ -110,8 +110,28 @@ def test_a_ledger_is_refused_in_words(tmp_path):
 
 
 def test_a_name_that_is_neither_file_nor_data_set_is_told_the_data_sets():
-    with pytest.raises(SourceProblem, match="data sets by name: bfcl, needle-environments, home-assistant-intents"):
+    with pytest.raises(SourceProblem) as caught:
         read_source("bfkl", 1)
+    assert caught.value.lines == (
+        "bfkl cannot be read: No such file or directory",
+        "data sets by name:",
+        "  bfcl: BFCL v4, single turns (package bfcl-eval)",
+        "  needle-environments: the 192 frozen cases of needle.environments (package cactus-needle)",
+        "  home-assistant-intents: 700 sentences about lights, climate and timers (package home-assistant-intents)",
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("needle-environments", "needle-environments"),
+        ("needle.environments", "needle-environments"),
+        ("home-assistant", "home-assistant-intents"),
+        ("requests.jsonl", None),
+    ],
+)
+def test_data_sets_are_known_by_their_packages_names_too(source, name):
+    assert data_set(source) == name
 
 
 # -------------------------------------------------------------------------------------------------------------- BFCL

@@ -24,7 +24,7 @@ from needle_router.replay.cases import Case, SourceProblem
 from needle_router.replay.result import Result, as_json
 from needle_router.replay.rows import Row, sample_lines
 from needle_router.replay.run import Conditions, EngineMissing, replay
-from needle_router.replay.sources import DATA_SETS, chosen, read_source
+from needle_router.replay.sources import chosen, data_set, read_source
 from needle_router.replay.text import lines
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ def write_files(wishes: Wishes, result: Result) -> None:
         write_private(Path(wishes.plot).expanduser(), _plot(wishes.plot, result, wishes.max_error))
     if wishes.samples is not None:
         # The cases of a data set have tools of their own each: bound to those, nothing could be certified together.
-        bound = wishes.source not in DATA_SETS
+        bound = data_set(wishes.source) is None
         decisions = sample_lines(result.rows, result.without, bound=bound)
         written = "".join(json.dumps(line) + "\n" for line in decisions)
         write_private(Path(wishes.samples).expanduser(), written.encode())

@@ -34,6 +34,13 @@ DATA_SETS: Mapping[str, DataSet] = {
         lambda seed: map(case_of, home(SENTENCES, seed)),
     ),
 }
+#: Other names by which people know them.
+ALIASES: Mapping[str, str] = {
+    "bfcl-eval": "bfcl",
+    "needle.environments": "needle-environments",
+    "environments": "needle-environments",
+    "home-assistant": "home-assistant-intents",
+}
 SQLITE = b"SQLite format 3\0"
 NO_LEDGER = (
     "a ledger cannot be replayed, because it keeps no tools, and texts only with ledger.content, cut and redacted; "
@@ -41,10 +48,16 @@ NO_LEDGER = (
 )
 
 
+def data_set(source: str) -> str | None:
+    """The data set of that name; None for anything else, which is then a file."""
+    name = ALIASES.get(source, source)
+    return name if name in DATA_SETS else None
+
+
 def read_source(source: str, seed: int) -> list[Case]:
     """The cases of a data set or a file of JSON lines. Raises SourceProblem."""
-    if source in DATA_SETS:
-        return list(DATA_SETS[source].read(seed))
+    if (name := data_set(source)) is not None:
+        return list(DATA_SETS[name].read(seed))
     try:
         with Path(source).expanduser().open("rb") as lines:
             if lines.peek(len(SQLITE)).startswith(SQLITE):
@@ -59,8 +72,10 @@ def read_source(source: str, seed: int) -> list[Case]:
 
 def _missing(source: str, error: OSError) -> Iterable[str]:
     yield f"{source} cannot be read: {error.strerror or os.strerror(error.errno or 0)}"
+    # Without a suffix it was rather meant as a name.
     if not Path(source).suffix:
-        yield f"data sets by name: {', '.join(DATA_SETS)}"
+        yield "data sets by name:"
+        yield from (f"  {name}: {found.about}" for name, found in DATA_SETS.items())
 
 
 def chosen(cases: Sequence[Case], categories: Sequence[str], limit: int | None, seed: int) -> list[Case]:
