@@ -1,6 +1,7 @@
 """The tokenizer that an archive carries counts like the one it was made from."""
 
 import struct
+from pathlib import Path
 
 import pytest
 
@@ -145,3 +146,25 @@ def test_a_window_of_nothing_says_nothing(tmp_path):
     path.write_bytes(raw)
     assert read_archive(path).window == 0
     assert window_of(path) is None
+
+
+RANDOM_3 = Path(__file__).parent / "native" / "needle3-random.cact"
+
+
+@pytest.mark.parametrize("facts", ["", "date: 2026-11-30 Mon"])
+@pytest.mark.parametrize("text", ["turn on the kitchen lights", "hi", "Gr\u00fc\u00dfe \U0001f642 12:30", "a  b"])
+def test_a_prompt_of_generation_3_is_counted_as_needle_rs_reads_it(facts, text):
+    import needle_rs
+
+    # Compact, as the router writes it and as needle-rs reads it.
+    tools = '[{"name":"set_lights","description":"Switch them","parameters":{"type":"object"}}]'
+    read = needle_rs.V3Engine.load(str(RANDOM_3)).generate(text, tools, max_new_tokens=2, system=facts or None)
+    counter = counter_for(RANDOM_3)
+    assert counter.exact
+    assert counter.prompt(facts, tools, [text]) == read["positions"] - len(read["token_ids"])
+
+
+def test_the_window_of_generation_3_is_that_of_needle_rs():
+    import needle_rs
+
+    assert window_of(RANDOM_3) == needle_rs.V3Engine.load(str(RANDOM_3)).max_seq_len == 512

@@ -2,6 +2,7 @@
 
 import json
 import os
+from pathlib import Path
 
 import pytest
 from tests.engine.support import LIGHTS, pool, task, tool
@@ -32,6 +33,11 @@ def generated(payload=PAYLOAD, *, thinking=None, out_of_tokens=False, prompt_tok
             {"text": "t", "tool_call": None, "reasoning": "hm", "positions": 9, "stop_reason": "MaxTokens"},
             Generated("t", None, "hm", True, None),
             id="generation 3",
+        ),
+        pytest.param(
+            {"text": "", "tool_call": None, "reasoning": None, "positions": 512, "stop_reason": "MaxSeqLen"},
+            Generated("", None, None, False, None, out_of_window=True),
+            id="generation 3 at the end of its window",
         ),
     ],
 )
@@ -172,3 +178,19 @@ async def test_what_cannot_be_loaded_is_a_failed_engine_that_says_why(tmp_path, 
     settings = Engine(backend="rust", model=model)
     async with pool(settings, environ=environ, wait_for=EngineState.FAILED) as engine:
         assert detail in engine.health().detail
+
+
+RANDOM_3 = Path(__file__).parent.parent / "native" / "needle3-random.cact"
+
+
+@pytest.mark.anyio
+async def test_an_archive_of_generation_3_says_when_its_window_is_full():
+    async with pool(Engine(backend="rust", model=str(RANDOM_3), max_new_tokens=4)) as engine:
+        # The file's window is 512 tokens.
+        reply = await engine.complete(task("kitchen " * 400, max_new_tokens=4), deadline_s=60)
+        assert (reply.envelope["success"], reply.envelope["error_code"]) == (False, "context_overflow")
+        # Its weights are noise: what it writes is no call, and the next request is served.
+        for _ in range(2):
+            noise = await engine.complete(task("turn on the kitchen lights", max_new_tokens=4), deadline_s=60)
+            assert (noise.envelope["success"], noise.envelope["error_code"]) == (False, "truncated")
+        assert engine.health().restarts == 0

@@ -20,8 +20,8 @@ import orjson
 from needle_router.engine.archives import TINY, archive_generation, cactus_cache, rust_archive
 from needle_router.engine.session import LoadFailed, Refusal
 
-#: `stop_reason` when the budget ran out; anything else is the model's own end.
-OUT_OF_TOKENS = "MaxTokens"
+#: `stop_reason` when the budget ran out, and when the window did; anything else is the model's own end.
+OUT_OF_TOKENS, OUT_OF_WINDOW = "MaxTokens", "MaxSeqLen"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,7 @@ class Generated:
     thinking: str | None
     out_of_tokens: bool
     prompt_tokens: int | None = None
+    out_of_window: bool = False
 
     @classmethod
     def of(cls, output: Mapping[str, Any]) -> Generated:
@@ -43,6 +44,7 @@ class Generated:
             thinking=output.get("thinking") or output.get("reasoning"),
             out_of_tokens=output.get("stop_reason") == OUT_OF_TOKENS,
             prompt_tokens=output.get("prompt_tokens"),
+            out_of_window=output.get("stop_reason") == OUT_OF_WINDOW,
         )
 
 
@@ -106,14 +108,23 @@ class RustLibrary:
 
 
 def overflow(generated: Generated, window: int | None, max_new_tokens: int) -> Mapping[str, Any] | None:
-    """An error envelope when the prompt fills all the room it has: it was cut, or nobody can tell that it was not."""
+    """An error envelope when the prompt fills all the room it has: it was cut, or nobody can tell that it was not.
+
+    Generation 3 says so itself; generation 2 cuts without a word, but counts.
+    """
+    if generated.out_of_window:
+        return overflow_envelope("prompt and answer fill the window of the model")
     if window is None or generated.prompt_tokens is None or generated.prompt_tokens < window - max_new_tokens:
         return None
-    room = window - max_new_tokens
+    return overflow_envelope(f"the prompt fills the {window - max_new_tokens} tokens that the window leaves for it")
+
+
+def overflow_envelope(error: str) -> Mapping[str, Any]:
+    """What the vendor's engine says of a prompt that is too long."""
     return {
         "type": "error",
         "success": False,
-        "error": f"the prompt fills the {room} tokens that the window leaves for it",
+        "error": error,
         "error_code": "context_overflow",
         "function_calls": [],
     }
