@@ -35,7 +35,8 @@ def local_reply(exchange: Exchange, verdict: Verdict, turn: Turn, route: str) ->
     assert attempt.envelope is not None
     assert isinstance(attempt.outcome, EngineReply)
     services, stamp, calls = exchange.services, exchange.services.stamp(), attempt.findings.calls
-    shown = extension(attempt.envelope, attempt.outcome, route=route, reason=verdict.reason, warnings=turn.warnings)
+    why = {"reason": verdict.reason, "policy": verdict.policy}
+    shown = extension(attempt.envelope, attempt.outcome, route=route, warnings=turn.warnings, **why)
     extra = shown if services.config.server.expose == "body" else None
     usage = count_usage(services.pipeline, attempt)
     reasoning = attempt.envelope.reasoning

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from needle_policies import Action
 from needle_policies.canary import Canary
 from needle_policies.cascade import Cascade
 from needle_policies.guards import Guards
@@ -27,19 +26,16 @@ from needle_router.engine.identity import identity
 from needle_router.engine.off import OffEngine
 from needle_router.engine.pool import EnginePool
 from needle_router.engine.session import LoadFailed
-from needle_router.errors import RouterError, envelope
 from needle_router.ledger import Ledger, Place, default_path, place_of
 from needle_router.metrics import Metrics
-from needle_router.pipeline import Pipeline, Verdict, World
+from needle_router.pipeline import Pipeline, World
 from needle_router.prices import Prices
 from needle_router.services import Services, local_name
 from needle_router.spend import Spend, local_now
 from needle_router.standings import Standings
 from needle_router.supply.background import supplied
-from needle_router.surfaces.chat import Unreadable, parse
 from needle_router.tokens import counter_for, window_of
 from needle_router.totals import Totals
-from needle_router.turn import Turn
 
 #: Names of the local model that a request may ask for, whatever model runs.
 LOCAL_MODELS = ("needle-2", "needle-3", "tiny-needle")
@@ -174,42 +170,6 @@ def ledger_of(config: Config, environ: Mapping[str, str]) -> Ledger:
     )
 
 
-async def explain(config: Config, raw: bytes, *, environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
-    """What the router would do with a request body, and why; runs the engine if it would run, asks no upstream."""
-    services = build(config, upstream=bool(config.upstream.base_url), environ=environ, may_fetch=False)
-    parsed = parse(raw)
-    if isinstance(parsed, Unreadable):
-        return {"route": "upstream", "reason": parsed.reason, "detail": parsed.detail}
-    if services.ledger.path is not None:
-        services.spend.load(services.ledger.path)
-    services.standings.load()
-    await services.engine.start()
-    try:
-        await wait_until_loaded(services.engine)
-        if not services.upstream or parsed.model in services.local_models:
-            return await explain_alone(services, parsed)
-        verdict = await services.pipeline.decide(parsed, config.mode)
-        shown = explanation(verdict)
-        if verdict.prepared is not None and verdict.prepared.turn.has_tools:
-            shown["fingerprint"] = services.pipeline.fingerprint(verdict.prepared)
-        if verdict.reason == "engine-off":
-            shown["engine_detail"] = services.engine.health().detail
-        return shown
-    finally:
-        await services.engine.aclose()
-
-
-async def explain_alone(services: Services, turn: Turn) -> dict[str, Any]:
-    """As `explain`, where Needle answers whatever it can and refuses the rest."""
-    reason = "local-model" if services.upstream else "no-upstream"
-    try:
-        answered = await services.alone.answer(turn, services.stamp(), reason=reason, show=True)
-    except RouterError as error:
-        return {"route": "local", "reason": reason, "error": envelope(error)["error"]}
-    attempt = answered.attempt
-    return explanation(Verdict(Action.ANSWER, reason, "", prepared=attempt.prepared, attempt=attempt))
-
-
 async def wait_until_loaded(engine: Engine, *, timeout_s: float = 60.0) -> EngineState:
     """Wait until the engine is ready or has failed; returns its state then."""
     import anyio
@@ -218,34 +178,3 @@ async def wait_until_loaded(engine: Engine, *, timeout_s: float = 60.0) -> Engin
         while engine.health().state is EngineState.LOADING:  # noqa: ASYNC110  # the port has no event; loading is rare
             await anyio.sleep(0.02)
     return engine.health().state
-
-
-ROUTES = {Action.ANSWER: "local", Action.MERGE: "merged", Action.FORWARD: "upstream", Action.REFUSE: "local"}
-
-
-def explanation(verdict: Verdict) -> dict[str, Any]:
-    """A verdict as plain values."""
-    shown: dict[str, Any] = {"route": ROUTES[verdict.action], "reason": verdict.reason, "policy": verdict.policy}
-    if verdict.prepared is not None:
-        features = verdict.prepared.features
-        shown["features"] = {name: getattr(features, name) for name in features.__slots__ if name != "results"}
-        shown["engine_sees"] = {
-            "system": verdict.prepared.task.system,
-            "tools": list(verdict.prepared.catalogue.tools),
-            "steps": list(verdict.prepared.task.steps),
-        }
-    if verdict.text:
-        shown["answer"] = verdict.text
-    if verdict.attempt is not None:
-        evidence = verdict.attempt.evidence
-        shown["evidence"] = {
-            "failures": list(evidence.failures),
-            "confidence": evidence.confidence,
-            "uncovered": evidence.uncovered,
-        }
-        if verdict.attempt.findings is not None:
-            shown["calls"] = [{"name": c.name, "arguments": dict(c.arguments)} for c in verdict.attempt.findings.calls]
-        detail = getattr(verdict.attempt.outcome, "detail", "")
-        if detail:
-            shown["engine_detail"] = detail
-    return shown

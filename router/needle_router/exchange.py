@@ -5,6 +5,7 @@ How it is answered is decided elsewhere (`routing`); every way of answering work
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -27,6 +28,8 @@ CHAT = Surface(chat.parse, chat_answers.render, chat_answers.chunks)
 COMPLETIONS = Surface(completions.parse, completions.render, completions.chunks, routed=False)
 #: Where nobody else could have been asked, so that nothing was saved.
 ALONE_REASONS = ("local-model", "no-upstream")
+#: Kinds of policies; one of a third party that is named otherwise goes into no header.
+KIND = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 #: Of requests that are no chat completion, and so are passed on.
 PASSED = Verdict(Action.FORWARD, "not-chat")
 
@@ -132,6 +135,8 @@ class Exchange:
             (b"x-needle-reason", verdict.reason.encode()),
             (b"x-needle-overhead-ms", b"%.3f" % (self.overhead_s() * 1000)),
         ]
+        if KIND.fullmatch(verdict.policy):
+            found.append((b"x-needle-policy", verdict.policy.encode()))
         confidence = verdict.attempt.evidence.confidence if verdict.attempt is not None else None
         if confidence is not None:
             found.append((b"x-needle-confidence", b"%.4f" % confidence))

@@ -204,8 +204,9 @@ class Pipeline:
         if not NEEDS_ENGINE[planned.plan]:
             return prepared, Verdict(Action.FORWARD, planned.reason, planned.policy, prepared=prepared)
         if mode == "shadow" or planned.plan is Plan.SHADOW:
-            reason = planned.reason if planned.plan is Plan.SHADOW else "shadow"
-            return prepared, Verdict(Action.FORWARD, reason, planned.policy, shadow=True, prepared=prepared)
+            # In mode shadow no policy decided.
+            said = (planned.reason, planned.policy) if planned.plan is Plan.SHADOW else ("shadow", "")
+            return prepared, Verdict(Action.FORWARD, *said, shadow=True, prepared=prepared)
         return replace(prepared, race=planned if planned.plan is Plan.RACE else None), None
 
     def replied(self, prepared: Prepared, planned: Planned) -> Verdict:
@@ -221,9 +222,9 @@ class Pipeline:
             return Verdict(Action.FORWARD, reason, planned.policy, prepared=prepared)
         return Verdict(Action.ANSWER, planned.reason, planned.policy, prepared=prepared, text=planned.text)
 
-    async def decide(self, turn: Turn, mode: str) -> Verdict:
+    async def decide(self, turn: Turn, mode: str, *, limits: Limits = NO_LIMITS) -> Verdict:
         """Plan, and where that leaves it open, ask the engine and judge its answer."""
-        prepared, verdict = self.plan(turn, mode)
+        prepared, verdict = self.plan(turn, mode, limits=limits)
         return self.settled(verdict or await self.judge(prepared, mode))
 
     def settled(self, verdict: Verdict) -> Verdict:

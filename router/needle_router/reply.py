@@ -25,9 +25,12 @@ class Stamp:
 
 
 def extension(
-    envelope: Envelope, outcome: EngineReply, *, route: str, reason: str, warnings: Sequence[str]
+    envelope: Envelope, outcome: EngineReply, *, route: str, reason: str, warnings: Sequence[str], policy: str = ""
 ) -> Mapping[str, Any]:
-    """The `x_needle` object. Rates are tokens per second, memory in MB, times in seconds."""
+    """The `x_needle` object. Rates are tokens per second, memory in MB, times in seconds.
+
+    `policy` is the kind that decided, "" where none was asked.
+    """
     shown: dict[str, Any] = {
         "type": envelope.kind,
         "confidence": envelope.confidence,
@@ -43,15 +46,16 @@ def extension(
         "cached": outcome.cached,
         "route": route,
         "reason": reason,
+        "policy": policy,
         "warnings": list(warnings),
     }
     return shown
 
 
-def template_extension(*, route: str, reason: str, warnings: Sequence[str]) -> Mapping[str, Any]:
+def template_extension(*, route: str, reason: str, warnings: Sequence[str], policy: str = "") -> Mapping[str, Any]:
     """The `x_needle` object of an answer that no engine made: the same fields, with nothing in them."""
     nothing = EngineReply({}, replayed_turns=0, reinitialized=False)
-    return extension(Envelope("template"), nothing, route=route, reason=reason, warnings=warnings)
+    return extension(Envelope("template"), nothing, route=route, reason=reason, warnings=warnings, policy=policy)
 
 
 def calls_reply(

@@ -16,7 +16,7 @@ async def answer_with_text(exchange: Exchange, verdict: Verdict, turn: Turn) -> 
     services = exchange.services
     assert verdict.action is Action.ANSWER
     assert verdict.prepared is not None
-    shown = template_extension(route="local", reason=verdict.reason, warnings=turn.warnings)
+    shown = template_extension(route="local", reason=verdict.reason, warnings=turn.warnings, policy=verdict.policy)
     reply = text_reply(
         turn,
         services.stamp(),

@@ -7,6 +7,7 @@ After the first byte an answer stays on its leg: it goes on, or it ends as cut.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from needle_policies import Action
 from needle_policies.limits import Limits
@@ -18,6 +19,7 @@ from needle_router.forward.inner import replay
 from needle_router.forwarding import forward
 from needle_router.incoming import ClientGone, inspectable, limits_of, mode_of, unless_gone
 from needle_router.merging import merge
+from needle_router.observe import Header
 from needle_router.pipeline import Pipeline, Prepared, Verdict
 from needle_router.racing import race
 from needle_router.replying import answer_with_text
@@ -26,6 +28,8 @@ from needle_router.turn import Turn
 
 #: A fault of the router itself.
 FAULT = Verdict(Action.FORWARD, "internal-error")
+#: A header that asks for less to be answered here, in words that cannot be read.
+BAD_OVERRIDE = Verdict(Action.FORWARD, "bad-override")
 logger = logging.getLogger("needle_router.routing")
 
 
@@ -39,18 +43,14 @@ async def route(exchange: Exchange) -> None:
     """Answer a completion."""
     services = exchange.services
     mode = mode_of(exchange.headers, configured=services.config.mode, draining=services.draining)
-    if mode in ("off", "force-upstream"):
-        if not services.upstream:
-            raise EngineUnavailable("There is no upstream to pass the request to, and nothing is answered locally.")
-        reason = "mode-off" if mode == "off" else mode
-        return await forward(exchange, Verdict(Action.FORWARD, reason), None, exchange.receive)
-    if not inspectable(exchange.headers):
-        return await forward(exchange, Verdict(Action.FORWARD, "encoded-body"), None, exchange.receive)
+    unread = unread_verdict(exchange.headers, mode, upstream=services.upstream)
+    if unread is not None:
+        return await forward(exchange, unread, None, exchange.receive)
     raw = await exchange.body()
     parsed = exchange.surface.parse(raw)
     if isinstance(parsed, Unreadable):
         if not services.upstream:
-            raise BadRequest(f"The request body cannot be read: {parsed.detail}.", code="invalid_body")
+            raise unreadable_body(parsed)
         return await forward(exchange, Verdict(Action.FORWARD, parsed.reason), None, replay(raw, exchange.receive))
     if parsed.model in services.local_models or not services.upstream:
         return await answer_alone(exchange, parsed)
@@ -59,11 +59,25 @@ async def route(exchange: Exchange) -> None:
     await choose(exchange, parsed, mode)
 
 
+def unread_verdict(headers: Sequence[Header], mode: str, *, upstream: bool) -> Verdict | None:
+    """Why a request is passed on without its body being read, None where it is read; raises without an upstream."""
+    if mode in ("off", "force-upstream"):
+        if not upstream:
+            raise EngineUnavailable("There is no upstream to pass the request to, and nothing is answered locally.")
+        return Verdict(Action.FORWARD, "mode-off" if mode == "off" else mode)
+    return None if inspectable(headers) else Verdict(Action.FORWARD, "encoded-body")
+
+
+def unreadable_body(found: Unreadable) -> BadRequest:
+    """What a client is told whose body nobody can read."""
+    return BadRequest(f"The request body cannot be read: {found.detail}.", code="invalid_body")
+
+
 async def choose(exchange: Exchange, turn: Turn, mode: str) -> None:
     """Plan, race or ask the engine, and do what comes of it."""
     pipeline, limits = exchange.services.pipeline, limits_of(exchange.headers)
     if limits is None:
-        return await carry_out(exchange, Verdict(Action.FORWARD, "bad-override"), turn)
+        return await carry_out(exchange, BAD_OVERRIDE, turn)
     prepared, verdict = planned(pipeline, turn, mode, limits)
     if verdict is None and prepared is not None:
         asking = Verdict(Action.FORWARD, "race-lost", "race", prepared=prepared)

@@ -177,6 +177,26 @@ def test_explain_of_a_body_that_cannot_be_read(cli):
     assert (code, json.loads(out)["reason"]) == (0, "unparsed")
 
 
+def test_explain_takes_the_headers_of_the_request(cli):
+    wish, upstream = request("turn on the kitchen lights"), ("--upstream", "http://127.0.0.1:9/v1")
+    code, out, _ = cli("explain", "-", "--json", *upstream, *TINY, "--header", "X-Needle-Mode: shadow", stdin=wish)
+    assert (code, json.loads(out)["reason"]) == (0, "shadow")
+    both = ("--header", "x-needle-never: set_lights", "--header", "x-needle-min-confidence: 0.1")
+    code, out, _ = cli("explain", "-", "--json", *upstream, *TINY, *both, stdin=wish)
+    assert (code, json.loads(out)["reason"], json.loads(out)["policy"]) == (0, "tool-never", "request")
+    code, _, err = cli("explain", "-", *TINY, "--header", "shadow", stdin=wish)
+    assert (code, err) == (2, "needle-router: --header shadow: expected name: value\n")
+
+
+def test_explain_prints_what_a_certificate_would_be_bound_to(cli):
+    fingerprints = set()
+    for text in ("turn on the kitchen lights", "turn off the attic lights"):
+        _, out, _ = cli("explain", "-", "--upstream", "http://127.0.0.1:9/v1", *TINY, stdin=request(text))
+        (line,) = (line for line in out.splitlines() if line.startswith("bound to   "))
+        fingerprints.add(line)
+    assert len(fingerprints) == 1
+
+
 def test_explain_never_asks_the_upstream(cli):
     with socket.create_server(("127.0.0.1", 0)) as upstream:
         upstream.settimeout(0.2)

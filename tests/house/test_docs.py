@@ -27,7 +27,14 @@ README, CHANGELOG = TEXT["README.md"], TEXT["CHANGELOG.md"]
 CONFIGURATION, HTTP = TEXT["docs/configuration.md"], TEXT["docs/http.md"]
 OPERATIONS, POLICIES = TEXT["docs/operations.md"], TEXT["docs/policies.md"]
 PAGE_IDS = list(TEXT)
-HEADERS = ["x-needle-route", "x-needle-reason", "x-needle-confidence", "x-needle-overhead-ms", "x-request-id"]
+HEADERS = [
+    "x-needle-route",
+    "x-needle-reason",
+    "x-needle-policy",
+    "x-needle-confidence",
+    "x-needle-overhead-ms",
+    "x-request-id",
+]
 METRICS = """requests_total request_duration_seconds overhead_seconds engine_duration_seconds engine_queue_depth
 engine_restarts_total engine_reinits_total upstream_errors_total breaker_state tokens_saved_total cost_saved_usd_total
 races_total cost_wasted_usd_total audits_total cost_audits_usd_total cost_unknown_total ledger_dropped_total

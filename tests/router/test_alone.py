@@ -7,8 +7,8 @@ import openai
 import pytest
 from tests.router.support import KITCHEN, LIGHT, TEXT, WEATHER, alone, ask, config_for, envelope
 
-from needle_router.build import explain
 from needle_router.cli.demo.home import HOME
+from needle_router.explaining import explain
 
 pytestmark = pytest.mark.anyio
 RESULT = [

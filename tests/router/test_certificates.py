@@ -8,10 +8,10 @@ from tests.router.support import KITCHEN, LIGHT, WEATHER, CannedUpstream, ask, c
 from tests.servers import serving, until
 
 from needle_router import create_app
-from needle_router.build import explain
 from needle_router.cli.reload import Reloading
 from needle_router.engine.base import EngineState
 from needle_router.errors import ConfigError
+from needle_router.explaining import explain
 from needle_router.ledger import read_ledger
 
 pytestmark = pytest.mark.anyio

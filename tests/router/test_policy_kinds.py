@@ -8,7 +8,7 @@ import pytest
 from tests.router.support import KITCHEN, LIGHT, TEXT, WEATHER, CannedUpstream, ask, config_for, envelope, running
 from tests.servers import until
 
-from needle_router.build import explain
+from needle_router.explaining import explain
 from needle_router.ledger import Ledger, read_ledger
 from needle_router.records import DecisionRecord
 

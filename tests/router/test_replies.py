@@ -8,7 +8,7 @@ import pytest
 from tests.router.support import KITCHEN, LIGHT, TEXT, WEATHER, alone, config_for, envelope, running
 from tests.servers import until
 
-from needle_router.build import explain
+from needle_router.explaining import explain
 from needle_router.ledger import read_ledger
 
 pytestmark = pytest.mark.anyio

@@ -96,13 +96,17 @@ def explain(
     ],
     /,
     *,
+    header: Annotated[
+        tuple[str, ...],
+        Parameter(negative=(), show_default=False, help='A header of the request, as "x-needle-mode: shadow".'),
+    ] = (),
     settings: Settings | None = None,
     json: Json = False,
 ) -> int:
     """Say what the router would do with a request, and why. Never contacts the upstream."""
     from needle_router.cli.explain import explain as work
 
-    return work(file, settings, as_json=json)
+    return work(file, settings, headers=header, as_json=json)
 
 
 @app.command(name="calibrate")

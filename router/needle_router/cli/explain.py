@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,21 +15,30 @@ from needle_router.cli.logs import printable, set_up
 from needle_router.cli.options import Settings, loaded
 
 
-def explain(file: str, settings: Settings | None, *, as_json: bool) -> Exit:
-    """Print the explanation of the request body in `file` (`-`: standard input)."""
+def explain(file: str, settings: Settings | None, *, headers: Sequence[str], as_json: bool) -> Exit:
+    """Print the explanation of the request body in `file` (`-`: standard input) with headers ("name: value")."""
     import anyio
 
-    from needle_router.build import explain as explanation_of
+    from needle_router.explaining import explain as explanation_of
 
     found = loaded(settings)
     set_up("error")
     raw = read(file, limit=int(found.config.server.max_body_mb * 1024 * 1024))
-    shown = anyio.run(explanation_of, found.config, raw)
+    fields = [field(header) for header in headers]
+    shown = anyio.run(functools.partial(explanation_of, found.config, raw, headers=fields))
     if as_json:
         print(json.dumps(shown, ensure_ascii=True, default=str))
     else:
         print(*lines(shown), sep="\n")
     return Exit.ENGINE_MISSING if engine_missing(shown) else Exit.OK
+
+
+def field(header: str) -> tuple[bytes, bytes]:
+    """Name and value of a header."""
+    name, colon, value = header.partition(":")
+    if not colon or not name.strip() or not header.isascii() or not header.isprintable():
+        raise Stop(Exit.USAGE, f"--header {printable(header)}: expected name: value")
+    return name.strip().lower().encode(), value.strip().encode()
 
 
 def read(file: str, *, limit: int) -> bytes:

@@ -11,11 +11,12 @@ import anyio
 import msgspec
 
 from needle_policies import Action
-from needle_router.build import ROUTES, build, wait_until_loaded
+from needle_router.build import build, wait_until_loaded
 from needle_router.comparing import defaults_of
 from needle_router.config.schema import Config
 from needle_router.engine.base import EngineState
 from needle_router.evidence import left_out
+from needle_router.explaining import ROUTES
 from needle_router.pipeline import Attempt, Pipeline, Verdict
 from needle_router.replay.cases import Case
 from needle_router.replay.grading import NO_DEFAULTS
