@@ -81,8 +81,8 @@ def upstream_part(services: Services) -> dict[str, Any]:
     return shown | {"members": [dataclasses.asdict(member) for member in members]} if members else shown
 
 
-def status(services: Services) -> Answer:
-    """Totals since the start."""
+def document(services: Services) -> dict[str, Any]:
+    """State, totals and reasons since the start."""
     health = services.engine.health()
     body = {
         **parts(services),
@@ -96,7 +96,12 @@ def status(services: Services) -> Answer:
     }
     body["ledger"] |= {"written": services.ledger.written}
     body["engine"] |= {"reinits": health.reinits, "pids": list(health.pids)}
-    return 200, orjson.dumps(body), JSON
+    return body
+
+
+def status(services: Services) -> Answer:
+    """The same as JSON."""
+    return 200, orjson.dumps(document(services)), JSON
 
 
 def metrics(services: Services) -> Answer:
@@ -110,12 +115,7 @@ def metrics(services: Services) -> Answer:
 
 async def dashboard(services: Services) -> Answer:
     """The page for people: what runs, the totals since the start, and what the ledger says of the last days."""
-    running = live(
-        parts(services),
-        services.totals.as_dict(),
-        services.totals.reasons(),
-        running_s=services.now() - services.started,
-    )
+    running = live(document(services), running_s=services.now() - services.started)
     days = services.config.report.dashboard_days
     recorded = f"<h2>The last {days:g} days, from the ledger</h2>{await services.dashboard.markup()}"
     return 200, sheet("needle-router", when(services.now()), running + recorded).encode(), HTML

@@ -1,17 +1,21 @@
 """A ledger in a real PostgreSQL, and all that a database server does to those who rely on it."""
 
 import datetime
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
 
+import anyio
 import pytest
+from tests.cli.conftest import Cli
 from tests.ledger import releases
 from tests.ledger.conftest import PASSWORD, until
 from tests.servers import free_port
 
+from needle_router.dashboard import Dashboard
 from needle_router.ledger import Database, Ledger, LedgerError, read_ledger
 from needle_router.ledger.reading import costs
 from needle_router.ledger.rows import SCHEMA_VERSION
@@ -310,3 +314,15 @@ def test_spend_counts_what_races_wasted(database):
     spend = Spend(now=lambda: noon)
     spend.load(database.place)
     assert spend.now() == (0.75, 0.75)
+
+
+def test_report_and_dashboard_read_the_database_and_show_no_password(database, tmp_path):
+    write(database.place, record(model="big"), record(route="upstream", reason="no-tools"))
+    code, out, err = Cli(tmp_path)("report", "--json", "--ledger", database.place.url)
+    assert (code, err) == (0, "")
+    assert json.loads(out)["routes"] == {"local": 1, "merged": 0, "upstream": 1, "refused": 0}
+    code, out, _ = Cli(tmp_path)("report", "--ledger", database.place.url)
+    assert str(database.place) in out.splitlines()[0]
+    assert database.place.url not in out
+    page = anyio.run(Dashboard(database.place, days=1, penalty_usd=0).markup)
+    assert "of 2 requests" in page

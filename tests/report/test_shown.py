@@ -155,6 +155,15 @@ def test_the_tables_hold_the_balance_and_what_is_unknown():
     assert found["By tool"]["none"][0] == "2"
 
 
+def test_columns_that_say_nothing_are_left_out_of_tables_of_groups():
+    def columns(*records):
+        return tables(reported(*records), ("tool",))[-1].columns
+
+    assert columns(local()) == ("tool", "requests", "here", "upstream", "avoided", "upstream cost", "agreed")
+    assert "merged" in columns(local(), upstream(route="merged"))
+    assert "failed" in columns(local(), upstream(status=500, cost_usd=None))
+
+
 def test_tables_without_a_row_are_left_out():
     assert [table.title for table in tables(reported(upstream()), ())] == ["Savings", "Requests", "Times"]
 

@@ -274,27 +274,44 @@ def test_only_so_many_records_are_read_the_newest(tmp_path):
     assert child.NEWEST_ONLY not in child.recorded(order, most=6)
 
 
-def test_the_live_half_escapes_what_it_is_given():
+def status(**changes):
+    """A status document with something in each part."""
     engine = {"state": "ready", "backend": "<b>", "model": "&", "workers": 1, "queue_depth": 0, "restarts": 0}
-    parts = {
+    nothing = {"requests": 0, "errors": 0, "cost_usd": 0, "cost_unknown": 0, "usage_unknown": 2}
+    lost = {"requests": 4, "compared": 5, "cost_usd": 0.25, "cost_unknown": 0}
+    routes = dict.fromkeys(("local", "merged", "upstream", "refused"), nothing)
+    saved = {"prompt_tokens": 1200, "completion_tokens": 34, "cost_usd": 0.5, "cost_unknown": 3}
+    trial = {"tool": "<i>", "fingerprint": "ab", "step": 2, "steps": 3, "compared": 40, "wrong": 1}
+    return {
         "version": "1",
         "mode": "on",
         "engine": engine,
         "upstream": {"state": "none"},
         "ledger": {"state": "ok", "dropped": 0},
+        "totals": {**routes, "saved": saved, "wasted": lost, "audits": lost},
+        "reasons": {"confident": 3, "no-tools": 1},
+        "canary": {
+            "tools": [trial | {"share": 0.3, "alarm": False}, trial | {"share": None, "steps": 0, "alarm": True}]
+        },
+        **changes,
     }
-    nothing = {"requests": 0, "errors": 0, "cost_usd": 0, "cost_unknown": 0, "usage_unknown": 2}
-    saved = {"prompt_tokens": 1200, "completion_tokens": 34, "cost_usd": 0.5, "cost_unknown": 3}
-    routes = dict.fromkeys(("local", "merged", "upstream", "refused"), nothing)
-    lost = {"requests": 4, "compared": 5, "cost_usd": 0.25, "cost_unknown": 0}
-    totals = {**routes, "saved": saved, "wasted": lost, "audits": lost}
-    text = live(parts, totals, {}, running_s=90)
+
+
+def test_the_live_half_tells_of_everything_and_escapes_what_it_is_given():
+    text = live(status(), running_s=90)
     assert "engine ready: &lt;b&gt; &amp;" in text
     assert "<b>$0.5000</b><span>1,234 tokens, 3 of unknown cost</span>" in text
     assert "<b>$0.0000</b><span>2 of unknown cost</span>" in text
     assert "<dt>Cancelled races</dt><dd><b>$0.2500</b><span>4 calls</span>" in text
     assert "<dt>Audits</dt><dd><b>$0.2500</b><span>5 compared</span>" in text
+    assert '<th scope="row">confident</th><td>3</td><td>75.0 %</td>' in text
+    assert "&lt;i&gt;</th><td>ab</td><td>2 of 3</td><td>30.0 %</td><td>1 of 40</td><td>-</td>" in text
+    assert "<td>-</td><td>-</td><td>1 of 40</td><td>alarm</td>" in text
     assert "Since the start, 1 minute ago" in text
+
+
+def test_before_the_first_request_there_is_no_table():
+    assert "<table" not in live(status(reasons={}, canary={"tools": []}), running_s=1)
 
 
 @pytest.mark.parametrize(

@@ -2,25 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from needle_router.plots.style import escaped
-from needle_router.report.notes import money
+from needle_router.report.notes import money, share
 from needle_router.report.page import Card, cards, table
 from needle_router.report.tables import Table
 
 
-def live(parts: Mapping[str, Any], totals: Mapping[str, Any], reasons: Mapping[str, int], *, running_s: float) -> str:
-    """Markup of the state, the totals and the reasons since the start; the values are those of /-/status.json."""
-    shown = "".join(f"<li>{escaped(state)}</li>" for state in states(parts))
-    requests = sum(totals[route]["requests"] for route in ("local", "merged", "upstream", "refused"))
-    rows = tuple((slug, f"{count:,}", f"{count / requests * 100:.1f} %") for slug, count in reasons.items() if requests)
-    decided = table(Table("Why, since the start", ("reason", "requests", "share"), rows)) if rows else ""
+def live(status: Mapping[str, Any], *, running_s: float) -> str:
+    """Markup of state, totals, reasons and canary since the start; `status` is the document of /-/status.json."""
+    shown = "".join(f"<li>{escaped(state)}</li>" for state in states(status))
+    tables = (reasons(status["reasons"]), canary(status["canary"]["tools"]))
     return (
         f'<ul class="states">{shown}</ul><h2>Since the start, {age(running_s)} ago</h2>'
-        f'{cards(figures(totals))}<section class="tables">{decided}</section>'
+        f"{cards(figures(status['totals']))}"
+        f'<section class="tables">{"".join(table(one) for one in tables if one.rows)}</section>'
     )
+
+
+def reasons(counts: Mapping[str, int]) -> Table:
+    """How often each reason decided."""
+    requests = sum(counts.values())
+    rows = tuple((slug, f"{count:,}", share(count / requests)) for slug, count in counts.items())
+    return Table("Why, since the start", ("reason", "requests", "share"), rows)
+
+
+def canary(trials: Sequence[Mapping[str, Any]]) -> Table:
+    """How the tools under trial stand."""
+    rows = tuple(
+        (
+            trial["tool"],
+            trial["fingerprint"],
+            f"{trial['step']} of {trial['steps']}" if trial["steps"] else "-",
+            "-" if trial["share"] is None else share(trial["share"]),
+            f"{trial['wrong']:,} of {trial['compared']:,}",
+            "alarm" if trial["alarm"] else "-",
+        )
+        for trial in trials
+    )
+    return Table("Canary", ("tool", "fingerprint", "step", "answered here", "wrong", "alarm"), rows)
 
 
 def states(parts: Mapping[str, Any]) -> list[str]:

@@ -171,15 +171,19 @@ CELLS: Mapping[str, Callable[[Group], str]] = {
     "upstream cost": lambda row: amount(row.cost),
     "agreed": lambda row: f"{row.agreed:,} of {row.compared:,}" if row.compared else "-",
 }
+#: Columns that are left out where they are 0 in every row.
+SELDOM = frozenset(("merged", "refused", "failed"))
 
 
 def grouped(report: Report, dimension: str, shown: int = SHOWN) -> Table:
     """The groups of one dimension; of days the last ones."""
     rows = report.groups[dimension]
     kept = rows[-shown:] if dimension == "day" else rows[:shown]
-    cells = [(named(row), *(cell(row) for cell in CELLS.values())) for row in kept]
+    columns = {name: [cell(row) for row in kept] for name, cell in CELLS.items()}
+    columns = {name: cells for name, cells in columns.items() if name not in SELDOM or set(cells) != {"0"}}
     title = f"By {dimension}" if len(kept) == len(rows) else f"By {dimension}, {len(kept)} of {len(rows)}"
-    return Table(title, (dimension, *CELLS), tuple(cells))
+    names = [named(row) for row in kept]
+    return Table(title, (dimension, *columns), tuple(zip(names, *columns.values(), strict=True)))
 
 
 def named(row: Group) -> str:
