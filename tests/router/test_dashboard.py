@@ -189,7 +189,8 @@ async def test_what_was_found_is_kept_for_a_while(tmp_path):
 
 def in_its_place(code):
     """A command that notes its process in the file `pid` and then does something else than reading."""
-    return (sys.executable, "-c", f"import os, sys, time; open('pid', 'w').write(str(os.getpid())); {code}")
+    note = "open('new', 'w').write(str(os.getpid())); os.rename('new', 'pid')"
+    return (sys.executable, "-c", f"import os, sys, time; {note}; {code}")
 
 
 def ended(folder):
