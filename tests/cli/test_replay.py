@@ -120,6 +120,20 @@ def test_samples_go_on_to_calibrate(cli, tmp_path):
     assert (code, err, json.loads(out)["tools"]["*"]) == (0, "", entry)
 
 
+def test_rows_say_what_became_of_each_request(cli, requests, tmp_path):
+    replayed(cli, requests, *LOW, "--rows", "rows.jsonl")
+    rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    assert [(row["name"], row["route"], row["reason"], row["right"]) for row in rows] == [
+        ("line 1", "local", "confident", True),
+        ("line 2", "local", "confident", True),
+        ("line 3", "local", "confident", False),
+        ("line 4", "upstream", "negated", False),
+        ("line 5", "upstream", "ungrounded", False),
+        ("line 6", "upstream", "no-tools", None),
+    ]
+    assert (rows[4]["tools"], rows[4]["failures"]) == (["set_lights"], ["ungrounded"])
+
+
 def test_what_cannot_be_certified_is_refused_in_words(cli, requests):
     code, out, _ = cli("replay", requests, *DAY, "--max-error", "0.05")
     assert code == 1
@@ -269,7 +283,6 @@ def test_a_terminal_shows_a_bar_and_the_result_stays_clean(cli, requests):
 
 def test_help_names_the_flags(cli):
     _, out, _ = cli("replay", "--help")
-    flags = (
-        "SOURCE --limit --category --seed --today --without --ablate --max-error --delta --plot --samples --json --set"
-    )
-    assert [flag for flag in flags.split() if flag not in out] == []
+    drawing = "SOURCE --limit --category --seed --today --without --set"
+    asking = "--ablate --max-error --delta --plot --samples --rows --json"
+    assert [flag for flag in f"{drawing} {asking}".split() if flag not in out] == []

@@ -225,6 +225,7 @@ def replay(
     delta: Annotated[float, Parameter(help="The probability that the promise is broken.")] = 0.05,
     plot: Annotated[str | None, Parameter(help="Draw risk against coverage to this .svg or .png file.")] = None,
     samples: Annotated[str | None, Parameter(help="Write labelled decisions for calibrate --from.")] = None,
+    rows: Annotated[str | None, Parameter(help="Write what became of each request, as JSON lines.")] = None,
     settings: Settings | None = None,
     json: Json = False,
 ) -> int:
@@ -245,6 +246,7 @@ def replay(
             delta=delta,
             plot=plot,
             samples=samples,
+            rows=rows,
             as_json=json,
         ),
     )

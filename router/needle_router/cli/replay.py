@@ -5,10 +5,10 @@ from __future__ import annotations
 import datetime
 import json
 import signal
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from needle_router.calibrate.certify import certify
 from needle_router.calibrate.samples import ALL_TOOLS
@@ -48,6 +48,7 @@ class Wishes:
     delta: float
     plot: str | None
     samples: str | None
+    rows: str | None
     as_json: bool
 
 
@@ -189,15 +190,21 @@ def threshold_of(result: Result, config: Config) -> float:
 
 
 def write_files(wishes: Wishes, result: Result) -> None:
-    """The plot and the labelled decisions, where asked."""
+    """The plot, the labelled decisions and the rows, where asked."""
     if wishes.plot is not None:
         write_private(Path(wishes.plot).expanduser(), _plot(wishes.plot, result, wishes.max_error))
     if wishes.samples is not None:
         # The cases of a data set have tools of their own each: bound to those, nothing could be certified together.
         bound = data_set(wishes.source) is None
         decisions = sample_lines(result.rows, result.without, bound=bound)
-        written = "".join(json.dumps(line) + "\n" for line in decisions)
-        write_private(Path(wishes.samples).expanduser(), written.encode())
+        _write_lines(wishes.samples, decisions)
+    if wishes.rows is not None:
+        _write_lines(wishes.rows, map(asdict, result.rows))
+
+
+def _write_lines(name: str, values: Iterable[Mapping[str, Any]]) -> None:
+    content = "".join(json.dumps(value) + "\n" for value in values)
+    write_private(Path(name).expanduser(), content.encode())
 
 
 def _plot(name: str, result: Result, target: float | None) -> bytes:
