@@ -4,6 +4,7 @@ import pytest
 
 from benchmarks import evidence
 from needle_router.calibrate.samples import Labelled
+from needle_router.replay.ablation import ablated
 from needle_router.replay.rows import Row
 
 GOOD, BAD = Labelled("f", 0.8, True, True), Labelled("f", 0.8, True, False)
@@ -68,3 +69,13 @@ def test_fresh_sentences_are_the_same_for_everybody():
     first, again = evidence.drawn("train", 3), evidence.drawn("train", 3)
     assert [case.body for case in first] == [case.body for case in again]
     assert [case.name for case in first] == ["train/0", "train/1", "train/2"]
+
+
+def test_the_checks_hold_back_most_wrong_calls_of_the_broad_model():
+    found = evidence.run(evidence.MODEL, evidence.drawn("slots", 60), workers=1)
+    by_name = {line.left_out: line for line in ablated(found, 0.0)}
+    guarded, bare = by_name["all checks"], by_name["no check"]
+    assert bare.wrong > 2 * guarded.wrong
+    assert bare.stopped_wrong > 5 * bare.stopped_right
+    assert by_name["without ungrounded"].wrong > guarded.wrong
+    assert guarded.answered - guarded.wrong >= 5
