@@ -5,7 +5,7 @@ import datetime
 import pytest
 
 from needle_router.config.schema import Engine
-from needle_router.engine.identity import identity, sampled
+from needle_router.engine.identity import Identity, identity, sampled
 from needle_router.fingerprint import fingerprint, folded
 from needle_router.translate import catalogue_of, system_text
 from needle_router.turn import Tool
@@ -154,6 +154,18 @@ def test_a_library_named_by_a_variable_counts(tmp_path):
     assert identity(Engine(), {"HOME": str(tmp_path), "NEEDLE2_LIB_PATH": str(library)}) == (
         f"{plain}/{sampled(library)}"
     )
+
+
+def test_the_engine_is_named_anew_until_it_is_ready(tmp_path):
+    model, ready = tmp_path / "late.cact", False
+    name = Identity(Engine(backend="rust", model=str(model)), {}, lambda: ready)
+    assert name().endswith("/none")
+    model.write_bytes(b"weights")
+    ready = True
+    arrived = name()
+    assert arrived.endswith(f"/{sampled(model)}")
+    model.unlink()
+    assert name() == arrived
 
 
 def test_what_cannot_be_read_has_a_name_too(tmp_path):

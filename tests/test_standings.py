@@ -160,6 +160,7 @@ def test_another_router_goes_on_with_the_trials_and_the_file(tmp_path):
     fed(old, *WRONG, tools=("g",))
     old.close()
     assert new.of("ab", ("f", "g")) == {"f": Standing(level=1), "g": Standing(alarm=True)}
+    assert old.of("ab", ("g",)) == {"g": Standing(alarm=True)}
     fed(new, *WRONG, tools=("h",))
     new.close()
     assert {group.tool for group in read_trials(path)} == {"f", "g", "h"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import socket
 from collections.abc import Mapping
@@ -22,7 +21,7 @@ from needle_router.config.schema import Config
 from needle_router.dashboard import Dashboard
 from needle_router.engine.archives import TINY, cactus_cache, rust_archive
 from needle_router.engine.base import Engine, EngineState
-from needle_router.engine.identity import identity
+from needle_router.engine.identity import Identity
 from needle_router.engine.off import OffEngine
 from needle_router.engine.pool import EnginePool
 from needle_router.engine.session import LoadFailed
@@ -53,8 +52,7 @@ def build(
     room = prompt_room(config, model)
     policies = build_cascade(config, room=room)
     spend = Spend()
-    # Asked once the engine has run: before that its files may still be on their way.
-    engine_name = functools.cache(lambda: identity(config.engine, environ))
+    engine_name = Identity(config.engine, environ, lambda: engine.health().state is EngineState.READY)
     standings = Standings(terms_of(policies), standings_path(config, environ))
     world = World(now=local_now, spend=spend.now, engine=engine_name, standings=standings.of)
     pipeline = Pipeline(config=config, engine=engine, policies=policies, tokens=tokens, world=world)

@@ -127,6 +127,15 @@ def test_a_certificate_file_has_no_entry_for_a_fingerprint_under_which_nothing_i
     assert certificate_file([bad])["certificates"] == []
 
 
+def test_an_entry_that_is_bound_to_nothing_does_not_spoil_those_that_are():
+    loose, bound = (
+        document([certify("*", rows("f", 60, fingerprint=name), alpha=0.05, delta=0.05)], alpha=0.05, delta=0.05)
+        for name in ("", "ab")
+    )
+    assert [entry["fingerprint"] for entry in certificate_file([loose, bound])["certificates"]] == ["ab"]
+    assert [entry["fingerprint"] for entry in certificate_file([loose])["certificates"]] == [""]
+
+
 def test_only_tools_with_the_same_bar_are_judged_together():
     bars = {"f": Bar(0.05, "read"), "g": Bar(0.05, "read"), "h": Bar(0.01, "write")}
     found = certify_tools(rows("f", 50) + rows("g", 50) + rows("h", 50), bars.__getitem__, delta=0.05)

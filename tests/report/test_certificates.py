@@ -82,3 +82,9 @@ def test_the_document_has_them_with_their_promise():
         "compared": {"n": 1, "wrong": 0, "share": 0.0, "low": 0.0, "high": 0.975},
         "broken": False,
     }
+
+
+@pytest.mark.parametrize(("alarms", "told"), [(0, False), (2, True)])
+def test_an_alarm_in_the_period_is_told(alarms, told):
+    report = reported(*[shadow(reason="alarm")] * alarms, shadow())
+    assert any("Requests that an alarm kept upstream: 2. " in note for note in notes(report)) is told

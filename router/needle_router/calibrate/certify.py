@@ -142,8 +142,14 @@ def document(certificates: Sequence[Certificate], *, alpha: float | None, delta:
 
 
 def certificate_file(documents: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The content of a certificate file: the documents that certify something, without what they do not."""
-    return {"version": FORMAT_VERSION, "certificates": [entry for one in documents if (entry := _certified(one))]}
+    """The content of a certificate file: the documents that certify something, without what they do not.
+
+    One without a fingerprint is bound to nothing, and would make the whole file one that nobody loads; it is kept only
+    where there is no other.
+    """
+    certified = [entry for one in documents if (entry := _certified(one))]
+    bound = [entry for entry in certified if entry["fingerprint"]]
+    return {"version": FORMAT_VERSION, "certificates": bound or certified}
 
 
 def _certified(one: Mapping[str, Any]) -> dict[str, Any] | None:

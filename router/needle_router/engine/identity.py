@@ -7,7 +7,7 @@ large archive would cost more than the rest of the start. Of what `needle-router
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -18,6 +18,23 @@ from needle_router.engine.session import LoadFailed
 
 PACKAGES = {"native": "cactus-needle", "rust": "needle-rs"}
 BLOCKS, BLOCK_BYTES = 64, 4096
+
+
+class Identity:
+    """The name of an engine, looked up once it is `ready`: before that its files may still be on their way."""
+
+    def __init__(self, settings: Settings, environ: Mapping[str, str], ready: Callable[[], bool]) -> None:
+        self._settings, self._environ, self._ready = settings, environ, ready
+        self._name: str | None = None
+
+    def __call__(self) -> str:
+        """See `identity`."""
+        if self._name is not None:
+            return self._name
+        name = identity(self._settings, self._environ)
+        if self._ready():
+            self._name = name
+        return name
 
 
 def identity(settings: Settings, environ: Mapping[str, str]) -> str:

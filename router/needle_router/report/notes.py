@@ -28,6 +28,10 @@ NO_PROMISE = (
     "The curve describes this sample. A threshold read off it promises nothing; needle-router calibrate certifies one."
 )
 VOID = "Certificates whose fingerprint no request of the period had: {}. They are void, or nobody asks."
+ALARMED = (
+    "Requests that an alarm kept upstream: {}. More calls of their tools differed than a canary allows; needle-router "
+    "canary says which."
+)
 BROKEN = "Certificates of which more compared calls differ than was promised: {}. Calibrate again."
 
 
@@ -41,6 +45,7 @@ def notes(report: Report) -> list[str]:
         (NOT_COSTED, report.total.cost.unknown),
         (NOT_COMPARED, sum(report.agreement.audits.values()) - report.agreement.audits.get("compared", 0)),
         (VOID, sum(not one.decided for one in report.certificates)),
+        (ALARMED, requests_for(report, "alarm")),
         (BROKEN, sum(broken(one) for one in report.certificates)),
     )
     told = (
@@ -53,6 +58,11 @@ def notes(report: Report) -> list[str]:
         (NO_PROMISE, bool(curve.points)),
     )
     return [text.format(count) for text, count in counted if count] + [text for text, holds in told if holds]
+
+
+def requests_for(report: Report, reason: str) -> int:
+    """How many requests a reason decided."""
+    return sum(group.requests for group in report.groups["reason"] if group.key == reason)
 
 
 def money(value: float) -> str:

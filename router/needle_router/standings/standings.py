@@ -82,6 +82,8 @@ class Standings:
 
     def of(self, fingerprint: str, tools: tuple[str, ...]) -> Mapping[str, Standing]:
         """How these tools stand."""
+        if self._successor is not None:
+            return self._successor.of(fingerprint, tools)
         if not self._trials:
             return NO_STANDINGS
         found = ((tool, self._trials.get(Group(fingerprint, tool))) for tool in tools)
