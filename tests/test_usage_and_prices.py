@@ -135,10 +135,60 @@ def test_the_responses_api_names_are_understood():
 
 
 def test_cached_tokens_are_part_of_the_prompt_and_never_more():
-    assert usage_of({"usage": {"prompt_tokens": 5, "prompt_tokens_details": {"cached_tokens": 9}}}).cached_tokens == 5
+    figures = {"prompt_tokens": 5, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 9}}
+    assert usage_of({"usage": figures}).cached_tokens == 5
 
 
-PRICES = Prices({"big": Price(input=2.0, cached_input=0.5, output=8.0), "plain": Price(input=1.0, output=2.0)})
+@pytest.mark.parametrize(
+    ("figures", "expected"),
+    [
+        pytest.param({"prompt_tokens": 5, "total_tokens": 5}, Usage(5, 0), id="embeddings write nothing"),
+        pytest.param({"completion_tokens": 5, "total_tokens": 7}, Usage(2, 5), id="what was read is the rest"),
+        pytest.param({"prompt_tokens": 5}, None, id="what was written is unknown, not nothing"),
+        pytest.param({"completion_tokens": 5}, None, id="what was read is unknown, not nothing"),
+        pytest.param({"total_tokens": 5}, None, id="a total alone"),
+        pytest.param(
+            {"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": 5}, Usage(9, 3), id="too small a total"
+        ),
+        pytest.param(
+            {
+                "prompt_tokens": 32,
+                "completion_tokens": 9,
+                "total_tokens": 135,
+                "completion_tokens_details": {"reasoning_tokens": 94},
+            },
+            Usage(32, 103, reasoning_tokens=94),
+            id="reasoning beside the completion, as xAI counts",
+        ),
+        pytest.param(
+            {"prompt_tokens": 20, "completion_tokens": 424, "total_tokens": 1016},
+            Usage(20, 996),
+            id="reasoning in the total alone, as Gemini counts",
+        ),
+        pytest.param(
+            {
+                "prompt_tokens": 10,
+                "completion_tokens": 100,
+                "total_tokens": 110,
+                "completion_tokens_details": {"reasoning_tokens": 64},
+            },
+            Usage(10, 100, reasoning_tokens=64),
+            id="reasoning inside the completion, as OpenAI counts",
+        ),
+    ],
+)
+def test_all_that_was_written_counts_wherever_it_is_said(figures, expected):
+    assert usage_of({"usage": figures}) == expected
+
+
+PRICES = Prices(
+    {
+        "big": Price(input=2.0, cached_input=0.5, output=8.0),
+        "plain": Price(input=1.0, output=2.0),
+        "vendor/plain": Price(input=3.0, output=3.0),
+        "free": Price(input=0.0, output=0.0),
+    }
+)
 
 
 @pytest.mark.parametrize(
@@ -146,6 +196,12 @@ PRICES = Prices({"big": Price(input=2.0, cached_input=0.5, output=8.0), "plain":
     [
         pytest.param("big", EXPECTED, 0.00255, id="cached once"),
         pytest.param("vendor/big", EXPECTED, 0.00255, id="with a provider prefix"),
+        pytest.param("gateway/vendor/big", EXPECTED, 0.00255, id="with two prefixes"),
+        pytest.param("gateway/vendor/plain", Usage(1, 1), 6e-6, id="the longest name that has a price"),
+        pytest.param("other/plain", Usage(1, 1), 3e-6, id="another prefix"),
+        pytest.param("free", EXPECTED, 0.0, id="free, which is known"),
+        pytest.param("a/", EXPECTED, None, id="a prefix alone"),
+        pytest.param("big", Usage(0, 100, reasoning_tokens=64), 0.0008, id="reasoning is part of the completion"),
         pytest.param("plain", Usage(10, 5, cached_tokens=10), 20e-6, id="no price for cached"),
         pytest.param("nobody-knows-this", EXPECTED, None, id="unknown model"),
         pytest.param("", EXPECTED, None, id="no model"),

@@ -42,7 +42,7 @@ class PriceLike(Protocol):
 
 
 class Prices:
-    """Prices by model name, also for names with a provider before a slash."""
+    """Prices by model name, also for names with providers before slashes."""
 
     def __init__(self, overrides: Mapping[str, PriceLike], *, now: Callable[[], datetime.datetime] = _utc_now) -> None:
         self._overrides = dict(overrides)
@@ -51,11 +51,19 @@ class Prices:
 
     def cost_usd(self, model: str, usage: Usage) -> float | None:
         """The cost of one answer in USD; None when the model has no known price."""
-        price = self._overrides.get(model) or self._overrides.get(model.rpartition("/")[2])
+        price = self._override(model)
         if price is not None:
             return _priced((price.input, price.cached_input, price.output), usage)
         rates = self._rates(model)
         return None if rates is None else _priced([rate.at(usage.prompt_tokens) for rate in rates], usage)
+
+    def _override(self, model: str) -> PriceLike | None:
+        """The configured price of a name, or of what follows one of its slashes, the longest part first."""
+        if not self._overrides:
+            return None
+        while (price := self._overrides.get(model)) is None and "/" in model:
+            model = model.partition("/")[2]
+        return price
 
     def _rates(self, model: str) -> Rates | None:
         """The listed rates of now; None where the model has none for what it reads and writes."""

@@ -87,13 +87,29 @@ def usage_of(body: Any) -> Usage | None:
         found = body["response"].get("usage")
     if not isinstance(found, dict):
         return None
-    prompt = _count(found, "prompt_tokens", "input_tokens")
-    completion = _count(found, "completion_tokens", "output_tokens")
-    if prompt is None and completion is None:
+    prompt, completion = _sides(found)
+    if prompt is None or completion is None:
         return None
     cached = _detail(found, ("prompt_tokens_details", "input_tokens_details"), "cached_tokens")
     reasoning = _detail(found, ("completion_tokens_details", "output_tokens_details"), "reasoning_tokens")
-    return Usage(prompt or 0, completion or 0, min(cached, prompt or 0), reasoning)
+    return Usage(prompt, completion, min(cached, prompt), reasoning)
+
+
+def _sides(found: Mapping[str, Any]) -> tuple[int | None, int | None]:
+    """Tokens read and written; a side that is missing is what the other leaves of the total, else unknown.
+
+    All of the total that was not read was written: xAI and Gemini bill reasoning, but not as `completion_tokens`.
+    """
+    prompt = _count(found, "prompt_tokens", "input_tokens")
+    completion = _count(found, "completion_tokens", "output_tokens")
+    total = _count(found, "total_tokens")
+    if total is None:
+        return prompt, completion
+    if prompt is None and completion is not None:
+        prompt = max(0, total - completion)
+    if prompt is not None:
+        completion = max(completion or 0, total - prompt)
+    return prompt, completion
 
 
 def _count(found: Mapping[str, Any], *names: str) -> int | None:
