@@ -69,6 +69,22 @@ class Outgoing:
     adds_usage: bool = False
 
 
+class NotedSend:
+    """The client's `send`; `complete` once the client was sent the whole of its answer."""
+
+    __slots__ = ("_send", "complete")
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.complete = False
+
+    async def __call__(self, message: Message) -> None:
+        """Pass one message on."""
+        # Before it is sent, because a client that has read the end may hang up while `send` still waits.
+        self.complete = message["type"] == "http.response.body" and not message.get("more_body", False)
+        await self._send(message)
+
+
 @dataclass(slots=True)
 class Exchange:
     """One request and everything needed to answer it once."""
@@ -81,18 +97,17 @@ class Exchange:
     headers: Sequence[Header]
     surface: Surface = CHAT
     timing: Timing = field(init=False)
-    #: The client was sent the whole of its answer.
-    complete: bool = False
-    _client: Send = field(init=False)
+    #: `send`, as an object of its own: a method kept here would make a cycle, which only the collector gets rid of.
+    _noted: NotedSend = field(init=False)
 
     def __post_init__(self) -> None:
         self.timing = Timing(self.services.clock())
-        self._client, self.send = self.send, self._noted
+        self.send = self._noted = NotedSend(self.send)
 
-    async def _noted(self, message: Message) -> None:
-        # Before it is sent, because a client that has read the end may hang up while `send` still waits.
-        self.complete = message["type"] == "http.response.body" and not message.get("more_body", False)
-        await self._client(message)
+    @property
+    def complete(self) -> bool:
+        """The client was sent the whole of its answer."""
+        return self._noted.complete
 
     async def left(self) -> bool:
         """Wait until the client hangs up; false where its answer was whole, or where it cannot be known."""

@@ -30,10 +30,11 @@ async def forward(exchange: Exchange, verdict: Verdict, turn: Turn | None, recei
     if verdict.action is Action.REFUSE:
         return await refuse(exchange, verdict, turn)
     exchange.timing.handed_over = exchange.services.clock()
-    scope, hide_usage = exchange.inner_scope(), False
     if turn is not None:
         out = exchange.outgoing(turn)
         scope, receive, hide_usage = out.scope, replay(out.body, exchange.receive), out.adds_usage
+    else:
+        scope, hide_usage = exchange.inner_scope(), False
     observed = observed_send(exchange, verdict, hide_usage=hide_usage)
     error = "exception"
     try:
