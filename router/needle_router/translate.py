@@ -134,8 +134,14 @@ def system_text(texts: Sequence[str], mode: Literal["facts", "verbatim", "none"]
         return "\n".join(texts)
     found = facts(texts)
     if "date" not in found:
-        found = {"date": f"{today.isoformat()} {WEEKDAYS[today.weekday()]}", **found}
+        found = {"date": date_fact(today), **found}
     return "\n".join(f"{key}: {value}" for key, value in found.items())
+
+
+@functools.lru_cache(maxsize=4)
+def date_fact(today: datetime.date) -> str:
+    """The day as the engine was trained to read it."""
+    return f"{today.isoformat()} {WEEKDAYS[today.weekday()]}"
 
 
 def facts(texts: Sequence[str]) -> dict[str, str]:

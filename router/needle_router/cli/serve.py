@@ -40,8 +40,8 @@ def serve(settings: Settings | None) -> Exit:
 def settle_collector() -> None:
     """Have the cycle collector look rarely, and never at what the imports made.
 
-    A request leaves no cycles behind, so with Python's own thresholds a sixth of all CPU time went into looking for
-    some among the requests that are still under way.
+    A forwarded request leaves no cycles behind, so with Python's own thresholds a sixth of all CPU time went into
+    looking for some among the requests that are still under way.
     """
     gc.collect()
     gc.freeze()

@@ -38,7 +38,9 @@ class Connection(asyncio.Protocol):
         self._sent = False
         self._paused = False
         self._sender: asyncio.Task[None] | None = None
-        self._waiter: asyncio.Future[None] | None = None
+        self._waiter: asyncio.Future[bool] | None = None
+        self._until = math.inf
+        self._alarm: asyncio.TimerHandle | None = None
         self._writable: asyncio.Future[None] | None = None
 
     # ------------------------------------------------------------------------ called by asyncio
@@ -64,6 +66,8 @@ class Connection(asyncio.Protocol):
         self.closed = True
         self._forget(self)
         self.reader.end(orderly=exc is None)
+        if self._alarm is not None:
+            self._alarm.cancel()
         self._wake()
         self.resume_writing()
 
@@ -142,12 +146,10 @@ class Connection(asyncio.Protocol):
         reader = self.reader
         while not (self._sent or reader.head_done or reader.lost is not None):
             await self._wait()
-        try:
-            async with asyncio.timeout(timeout_s):
-                while not reader.head_done and reader.lost is None:
-                    await self._wait()
-        except TimeoutError:
-            raise UpstreamTimeout(f"The upstream sent no answer within {timeout_s:g} s.") from None
+        until = self._loop.time() + timeout_s
+        while not reader.head_done and reader.lost is None:
+            if not await self._wait(until):
+                raise UpstreamTimeout(f"The upstream sent no answer within {timeout_s:g} s.")
         if reader.lost is not None and not reader.head_done:
             if self.used > 1 and not reader.answered:
                 raise Stale
@@ -215,13 +217,35 @@ class Connection(asyncio.Protocol):
         if self.transport is not None and not self.closed:
             self.transport.abort()
 
-    async def _wait(self) -> None:
+    async def _wait(self, until: float = math.inf) -> bool:
+        """Wait for something to happen; false when nothing had by the loop time `until`."""
+        self._until = until
+        if self._alarm is None or self._alarm.when() > until:
+            self._set_alarm()
         self._waiter = self._loop.create_future()
         try:
-            await self._waiter
+            return await self._waiter
         finally:
             self._waiter = None
 
-    def _wake(self) -> None:
+    def _wake(self, *, in_time: bool = True) -> None:
         if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+            self._waiter.set_result(in_time)
+
+    def _set_alarm(self) -> None:
+        """One timer for all the waits of a connection: it may ring early, and is then set anew.
+
+        Nearly every wait ends long before its time, and a timer for each would cost more than the wait itself.
+        """
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm = self._loop.call_at(self._until, self._ring) if self._until < math.inf else None
+
+    def _ring(self) -> None:
+        self._alarm = None
+        if self._waiter is None:
+            return
+        if self._loop.time() >= self._until:
+            self._wake(in_time=False)
+        else:
+            self._set_alarm()

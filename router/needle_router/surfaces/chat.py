@@ -84,7 +84,8 @@ def duplicate_key(raw: bytes, body: Mapping[str, Any]) -> str:
     """
     suspicious = _ESCAPED_KEY.search(raw) is not None
     if not suspicious:
-        suspicious = any(raw.count(b'"%b"' % key.encode()) > 1 for key in chat_fields.DECISION_KEYS if key in body)
+        texts = chat_fields.DECISION_TEXTS
+        suspicious = any(raw.count(texts[key]) > 1 for key in body if key in texts)
     if not suspicious:
         return ""
     doubled: list[str] = []

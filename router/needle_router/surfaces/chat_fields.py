@@ -88,13 +88,14 @@ FIELDS: tuple[Field, ...] = (
 )
 
 
+FORWARDED = {row.name: row for row in FIELDS if row.disposition is Disposition.FORWARD}
+
+
 def obstacles(body: Mapping[str, Any]) -> tuple[str, ...]:
     """Reason slugs of the fields that only the upstream can honour, in table order, each once."""
-    found = (
-        row.reason
-        for row in FIELDS
-        if row.disposition is Disposition.FORWARD and body.get(row.name) is not None and row.when(body[row.name])
-    )
+    if FORWARDED.keys().isdisjoint(body):
+        return ()
+    found = (row.reason for name, row in FORWARDED.items() if body.get(name) is not None and row.when(body[name]))
     return tuple(dict.fromkeys(found))
 
 
@@ -103,6 +104,8 @@ DECISION_KEYS = (
     "model",
     *(row.name for row in FIELDS if row.disposition in (Disposition.HONOUR, Disposition.FORWARD)),
 )
+#: Each of them as it stands in a body that writes it without escapes.
+DECISION_TEXTS = {key: b'"%b"' % key.encode("ascii") for key in DECISION_KEYS}
 WARNED = frozenset(row.name for row in FIELDS if row.disposition is Disposition.WARN)
 
 
