@@ -155,9 +155,9 @@ def test_backend_and_model_must_fit(tmp_path):
         'engine.model: backend "native" takes needle-2, needle-3 or the path of a .cact file, '
         "not 'tiny'; 'tiny' needs backend = \"rust\""
     ]
-    assert faults(engine__backend="rust") == [
-        'engine.model: backend "rust" takes tiny or the path of a .cact file, '
-        "not 'needle-2'; 'needle-2' needs backend = \"native\""
+    assert faults(engine__backend="rust", engine__model="needle-2") == []
+    assert faults(engine__backend="rust", engine__model="needle-9") == [
+        "engine.model: backend \"rust\" takes tiny, needle-2, needle-3 or the path of a .cact file, not 'needle-9'"
     ]
     assert faults(engine__model=str(weights)) == [f"engine.model: there is no file {weights}"]
     weights.write_bytes(b"")

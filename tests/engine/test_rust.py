@@ -168,7 +168,7 @@ async def test_a_path_to_an_archive_is_run(tmp_path):
 @pytest.mark.parametrize(
     "model, detail",
     [
-        pytest.param("needle-2", "run `needle-router pull needle-2`", id="not fetched"),
+        pytest.param("needle-2", "run `needle-router pull needle-2 --backend rust`", id="not fetched"),
         pytest.param("/nowhere/x.cact", "engine.model /nowhere/x.cact cannot be read: No such file", id="no file"),
         pytest.param(__file__, "is not a .cact archive (tag 0x", id="another file"),
     ],

@@ -9,6 +9,8 @@ import pytest
 from tests.engine.conftest import TAGS, fake_libraries, native  # noqa: F401
 from tests.supply.hub import REPOS, LoopbackHub, wheel
 
+from needle_router.models import tiny_needle_path
+
 SOURCES = Path(__file__).parents[2]
 
 
@@ -27,7 +29,10 @@ def names():
 def hub(fake_libraries, names):  # noqa: F811
     """A running hub with both generations."""
     made = LoopbackHub()
-    made.put(REPOS[2], {names[2][0].filename: wheel(libneedle__so=fake_libraries[2].read_bytes())})
+    # The weights alone, for needle-rs: the demo model stands in for Needle's own, which is of the same kind.
+    archive = tiny_needle_path().read_bytes()
+    library = wheel(libneedle__so=fake_libraries[2].read_bytes())
+    made.put(REPOS[2], {names[2][0].filename: library, "needle2.cact": archive})
     weights = TAGS[3].to_bytes(4, "little") + bytes(508)
     library = wheel(libneedle3__so=fake_libraries[3].read_bytes())
     made.put(REPOS[3], {names[3][0].filename: library, names[3][1].filename: weights})

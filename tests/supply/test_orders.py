@@ -4,7 +4,7 @@ import pytest
 from needle.agent import fetch
 
 from needle_router.supply.faults import Unsupported
-from needle_router.supply.orders import Item, Order, order_for
+from needle_router.supply.orders import Item, Order, order_for, weights_for
 
 V2, V3 = fetch.engine_version(2), fetch.engine_version(3)
 
@@ -37,6 +37,16 @@ def test_generation_3_is_a_wheel_and_weights_beside_the_library():
     )
 
 
+@pytest.mark.parametrize("generation, version", [(2, V2), (3, V3)])
+def test_the_rust_backend_needs_the_weights_alone(generation, version):
+    assert weights_for(f"needle-{generation}", fetch) == Order(
+        f"needle-{generation}",
+        generation,
+        f"Cactus-Compute/needle{generation}",
+        (Item(f"needle{generation}.cact", f"v{generation}/{version}/needle{generation}.cact"),),
+    )
+
+
 @pytest.mark.parametrize("tag, library", [("macosx_11_0_arm64", "libneedle.dylib"), ("win_amd64", "libneedle.dll")])
 def test_the_library_is_named_as_its_system_names_libraries(tag, library):
     assert order_for("needle-2", tag, fetch).items[0].installed == f"v2/{V2}/{library}"
@@ -45,6 +55,8 @@ def test_the_library_is_named_as_its_system_names_libraries(tag, library):
 def test_what_is_not_on_the_hub_is_said():
     with pytest.raises(Unsupported, match="tiny is not on the hub; needle-2 and needle-3 are"):
         order_for("tiny", "win_amd64", fetch)
+    with pytest.raises(Unsupported, match="tiny is not on the hub; needle-2 and needle-3 are"):
+        weights_for("tiny", fetch)
 
 
 @pytest.mark.parametrize("generation", [2, 3])

@@ -10,6 +10,7 @@ import pytest
 from tests.supply.hub import FIRST, REPOS, SECOND, wheel
 
 from needle_router.engine.pins import LOCK_NAME, sha256_of
+from needle_router.models import tiny_needle_path
 
 pytestmark = pytest.mark.native
 
@@ -47,6 +48,25 @@ def test_needle_3_comes_with_its_weights(home, names):
     assert (code, out.split(" of ")[0]) == (0, "needle-3: libneedle.so, needle3.cact"), err
     assert all(home.installed(item).is_file() for item in names[3])
     assert len(lock_of(home)) == 2
+
+
+def test_for_the_rust_backend_the_weights_come_alone(home, hub, names):
+    code, out, err = home("pull", "needle-2", "--backend", "rust")
+    assert (code, out.split(" at ")[0]) == (0, f"needle-2: needle2.cact of {REPOS[2]}"), err
+    assert hub.downloads() == [f"/{REPOS[2]}/resolve/{FIRST}/needle2.cact"]
+    (pin,) = lock_of(home)
+    assert (home.root / pin["installed"]).read_bytes() == tiny_needle_path().read_bytes()
+    # Both backends share the folder and the lock file.
+    assert home("pull", "needle-2")[0] == 0
+    assert {pin["filename"] for pin in lock_of(home)} == {"needle2.cact", names[2][0].filename}
+
+
+def test_an_archive_of_one_s_own_needs_nothing_on_the_rust_backend(home, hub):
+    archive = home.folder / "tuned.cact"
+    archive.write_bytes((0x05E12A83).to_bytes(4, "little") + bytes(508))
+    code, out, _ = home("pull", str(archive), "--backend", "rust")
+    assert (code, out) == (0, f"{archive} runs on needle-rs as it is: there is nothing to fetch\n")
+    assert hub.asked == []
 
 
 def test_a_second_pull_asks_nobody(home, hub):

@@ -124,6 +124,24 @@ def test_a_missing_engine_is_fetched_behind_the_open_port(home, serve, hub, mode
         assert running.until_ended() == 0
 
 
+def test_the_rust_backend_fetches_the_weights_alone_and_loads_no_other_bytes(home, serve, hub):
+    with serve("--backend", "rust", "--model", "needle-2") as running:
+        wait_for(running, lambda engine: engine["state"] == "ready")
+        # The engine is asked; whether its score is high enough is another matter.
+        assert ask(running)[1] in ("confident", "below-threshold", "ungrounded", "no-call")
+        running.process.terminate()
+        assert running.until_ended() == 0
+    assert [path.rpartition("/")[2] for path in hub.downloads()] == ["needle2.cact"]
+    (weights,) = home.root.rglob("needle2.cact")
+    weights.write_bytes(weights.read_bytes() + b"\0")
+    with serve("--backend", "rust", "--model", "needle-2") as running:
+        wait_for(running, lambda engine: engine["state"] == "failed")
+        assert engine_of(running)["detail"].startswith(f"{weights} is not the file that was fetched: sha256 ")
+        assert ask(running)[0::2] == ("upstream", FROM_UPSTREAM)
+        running.process.terminate()
+        assert running.until_ended() == 0
+
+
 def test_a_hub_that_cannot_be_reached_is_one_line_and_requests_pass(serve):
     with serve(HF_ENDPOINT="http://127.0.0.1:9") as running:
         assert ask(running)[0::2] == ("upstream", FROM_UPSTREAM)

@@ -21,16 +21,20 @@ def pull(model: str | None, settings: Settings | None, *, update: bool) -> Exit:
     if wanted == TINY:
         print("tiny comes with the package: there is nothing to fetch")
         return Exit.OK
-    name = model_name(wanted)
+    name, backend = model_name(wanted), found.config.engine.backend
+    if backend == "rust" and wanted not in GENERATION_BY_MODEL:
+        print(f"{wanted} runs on needle-rs as it is: there is nothing to fetch")
+        return Exit.OK
     from needle_router.supply.faults import SupplyFault
     from needle_router.supply.run import run, told
 
     try:
-        pulled = run(name, update=update, bars=sys.stderr.isatty())
+        pulled = run(name, backend=backend, update=update, bars=sys.stderr.isatty())
     except SupplyFault as fault:
         raise Stop(Exit.ENGINE_MISSING, str(fault)) from None
     print(f"{name}: {told(pulled)}")
-    note_overriding(name)
+    if backend != "rust":
+        note_overriding(name)
     return Exit.OK
 
 

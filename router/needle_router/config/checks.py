@@ -60,7 +60,7 @@ RANGES: Mapping[str, tuple[Bound, ...]] = {
 }
 
 #: Which names a backend takes as `engine.model`; each also takes the path of a .cact file.
-MODELS: Mapping[str, tuple[str, ...]] = {"native": ("needle-2", "needle-3"), "rust": ("tiny",)}
+MODELS: Mapping[str, tuple[str, ...]] = {"native": ("needle-2", "needle-3"), "rust": ("tiny", "needle-2", "needle-3")}
 
 
 def check(config: Config, *, embedded: bool = False, routes: bool = True) -> list[str]:

@@ -77,7 +77,8 @@ def rust_archive(model: str, *, cache_root: Path) -> Path:
     # The engine's version is a folder name; the newest one wins.
     found = sorted(cache_root.glob(f"v{generation}/*/needle{generation}.cact"))
     if not found:
-        raise LoadFailed(f"the weights of {model} are not under {cache_root}/v{generation}: {_remedy(model)}")
+        remedy = _remedy(model, backend="rust")
+        raise LoadFailed(f"the weights of {model} are not under {cache_root}/v{generation}: {remedy}")
     return found[-1]
 
 
@@ -100,10 +101,19 @@ def _library(generation: int, environ: Mapping[str, str], cached: Path) -> Path:
     return cached
 
 
-def _remedy(model: str) -> str:
-    return f"run `needle-router pull {model}`"
+def _remedy(model: str, *, backend: str = "native") -> str:
+    # What the native backend needs is the default of the command.
+    flag = "" if backend == "native" else f" --backend {backend}"
+    return f"run `needle-router pull {model}{flag}`"
 
 
 def model_to_pull(detail: str) -> str | None:
     """The model that a failed load asks for, if fetching it is the remedy."""
-    return next((model for model in GENERATION_BY_MODEL if detail.endswith(f": {_remedy(model)}")), None)
+    return next(
+        (
+            model
+            for model in GENERATION_BY_MODEL
+            if any(detail.endswith(f": {_remedy(model, backend=backend)}") for backend in ("native", "rust"))
+        ),
+        None,
+    )

@@ -18,6 +18,7 @@ from typing import Any
 import orjson
 
 from needle_router.engine.archives import TINY, archive_generation, cactus_cache, rust_archive
+from needle_router.engine.pins import check_pins
 from needle_router.engine.session import LoadFailed, Refusal
 
 #: `stop_reason` when the budget ran out, and when the window did; anything else is the model's own end.
@@ -66,7 +67,9 @@ class RustLibrary:
             import needle_rs
         except ImportError as error:
             raise LoadFailed(f"the package needle-rs cannot be imported: {error}") from error
-        path = rust_archive(self._model, cache_root=cactus_cache(self._environ))
+        cache = cactus_cache(self._environ)
+        path = rust_archive(self._model, cache_root=cache)
+        check_pins([path], cache)
         generation = archive_generation(path)
         try:
             if generation == 2:

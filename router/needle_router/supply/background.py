@@ -142,17 +142,17 @@ def supplied(engine: Engine, environ: Mapping[str, str], *, auto_pull: bool) -> 
         return engine
 
     async def fetch(model: str) -> Mapping[str, Any]:
-        return await fetch_in_process(model, environ)
+        return await fetch_in_process(model, engine.health().backend, environ)
 
     return SuppliedEngine(engine, fetch)
 
 
-async def fetch_in_process(model: str, environ: Mapping[str, str]) -> Mapping[str, Any]:
+async def fetch_in_process(model: str, backend: str, environ: Mapping[str, str]) -> Mapping[str, Any]:
     """Run one pull in a process of its own; its log lines go to our standard error."""
     level = str(logging.getLogger().getEffectiveLevel())
     process = await asyncio.create_subprocess_exec(
         sys.executable,
-        *("-P", "-c", LAUNCH, SOURCE_ROOT, model, level),
+        *("-P", "-c", LAUNCH, SOURCE_ROOT, model, backend, level),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         env=fetch_environ(environ),

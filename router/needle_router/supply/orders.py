@@ -37,20 +37,29 @@ class Order:
 
 
 def order_for(model: str, tag: str, fetch: Any) -> Order:
-    """The order for needle-2 or needle-3 on a platform; `fetch` is the module `needle.agent.fetch`."""
-    generation = GENERATION_BY_MODEL.get(model)
-    if generation is None:
-        raise Unsupported(f"{model} is not on the hub; {' and '.join(GENERATION_BY_MODEL)} are")
+    """The order for the native backend on a platform; `fetch` is the module `needle.agent.fetch`."""
+    generation = _generation(model)
     version = fetch.engine_version(generation)
     folder = f"v{generation}/{version}"
     library = PurePosixPath(fetch.lib_name(generation, tag))
     # From generation 3 on, the library's name in the wheel carries the generation.
     numbered = f"needle/{library.stem}{generation}{library.suffix}"
-    items = [
-        Item(fetch.engine_wheel(version, tag, generation), f"{folder}/{library}", (numbered, f"needle/{library}")),
-    ]
-    if generation >= 3:
-        # Generation 2 has its weights inside the library.
-        weights = fetch.base_weights(generation)
-        items.append(Item(weights, f"{folder}/{weights}"))
-    return Order(model, generation, fetch.engine_repo(generation), tuple(items))
+    wheel = Item(fetch.engine_wheel(version, tag, generation), f"{folder}/{library}", (numbered, f"needle/{library}"))
+    # Generation 2 has its weights inside the library.
+    weights = weights_for(model, fetch).items if generation >= 3 else ()
+    return Order(model, generation, fetch.engine_repo(generation), (wheel, *weights))
+
+
+def weights_for(model: str, fetch: Any) -> Order:
+    """The order for the rust backend: the weights alone, the same on every platform; no native library."""
+    generation = _generation(model)
+    weights = fetch.base_weights(generation)
+    item = Item(weights, f"v{generation}/{fetch.engine_version(generation)}/{weights}")
+    return Order(model, generation, fetch.engine_repo(generation), (item,))
+
+
+def _generation(model: str) -> int:
+    generation = GENERATION_BY_MODEL.get(model)
+    if generation is None:
+        raise Unsupported(f"{model} is not on the hub; {' and '.join(GENERATION_BY_MODEL)} are")
+    return generation

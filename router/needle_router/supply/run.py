@@ -14,7 +14,7 @@ from typing import Any
 from needle_router.engine.archives import cactus_cache
 from needle_router.engine.environ import FIXED
 from needle_router.supply.faults import SupplyFault, Unsupported
-from needle_router.supply.orders import Order, order_for
+from needle_router.supply.orders import Order, order_for, weights_for
 from needle_router.supply.platforms import tag_here
 from needle_router.supply.pull import Pulled, pull
 
@@ -22,37 +22,37 @@ from needle_router.supply.pull import Pulled, pull
 QUIET = {name: value for name, value in FIXED.items() if name != "HF_HUB_OFFLINE"}
 
 
-def run(model: str, *, update: bool = False, bars: bool = False) -> Pulled:
-    """Fetch a model for this machine, unless it is in place. `bars` draws progress bars; otherwise progress is logged.
+def run(model: str, *, backend: str = "native", update: bool = False, bars: bool = False) -> Pulled:
+    """Fetch what a backend needs of a model, unless it is there. `bars` draws progress bars; else progress is logged.
 
     Sets variables of this process, so it is for a process of its own. Raises SupplyFault.
     """
     os.environ.update(QUIET)
-    order, root = order_here(model), cactus_cache(os.environ)
+    order, root = order_here(model, backend), cactus_cache(os.environ)
     from needle_router.supply.hub import HuggingFaceHub
     from needle_router.supply.progress import logged_progress
 
     return pull(order, root, HuggingFaceHub(None if bars else logged_progress()), update=update)
 
 
-def order_here(model: str) -> Order:
-    """What `model` needs on this machine."""
+def order_here(model: str, backend: str) -> Order:
+    """What a backend needs of `model` on this machine."""
     try:
         from needle.agent import fetch
     except ImportError as error:
         raise Unsupported(f"the package cactus-needle cannot be imported: {error}") from error
-    return order_for(model, tag_here(), fetch)
+    return weights_for(model, fetch) if backend == "rust" else order_for(model, tag_here(), fetch)
 
 
 def main() -> None:
-    """The background fetch of a serving router: argv is model and log level; one JSON object on standard output."""
+    """The background fetch of a serving router: argv is model, backend and log level; prints one JSON object."""
     from needle_router.engine.worker import die_with_parent
 
     die_with_parent()
-    model, level = sys.argv[-2:]
+    model, backend, level = sys.argv[-3:]
     _log_as_the_router(level)
     try:
-        result = {"ok": True, "again": False, "detail": told(run(model))}
+        result = {"ok": True, "again": False, "detail": told(run(model, backend=backend))}
     except SupplyFault as fault:
         result = {"ok": False, "again": fault.again, "detail": str(fault)}
     print(json.dumps(result), flush=True)  # noqa: T201  # the answer to the router
