@@ -5,17 +5,15 @@ from tests.report.support import local, reported, shadow, upstream
 
 from needle_router.calibrate.binomial import interval
 from needle_router.report.model import Amount
-from needle_router.report.savings import savings
+from needle_router.report.savings import Audited, savings
 
 
-def balance(**changes):
+def balance(*tools, **changes):
     values = {
         "avoided": Amount(10.0),
         "audits": Amount(1.0),
         "races": Amount(0.5),
-        "answers": 1000,
-        "audited": 100,
-        "wrong": 2,
+        "tools": {str(name): tool for name, tool in enumerate(tools or (Audited(1000, 100, 2),))},
         "penalty_usd": 0.01,
         "delta": 0.05,
     }
@@ -38,18 +36,49 @@ def test_the_interval_takes_both_ends_of_the_exact_interval_of_the_wrong_share()
 
 
 def test_without_audits_anything_may_be_wrong_and_nothing_is_estimated():
-    found = balance(audited=0, wrong=0)
+    found = balance(Audited(1000))
     assert (found.net_usd, found.estimate_usd) == (8.5, None)
     assert (found.low_usd, found.high_usd) == pytest.approx((8.5 - 10.0, 8.5))
 
 
 def test_when_all_was_audited_nothing_is_uncertain():
-    found = balance(answers=100)
+    found = balance(Audited(100, 100, 2))
     assert found.net_usd == found.estimate_usd == found.low_usd == found.high_usd
 
 
 def test_the_balance_can_be_a_loss():
     assert balance(penalty_usd=10.0).net_usd == pytest.approx(-11.5)
+
+
+def test_tools_that_are_audited_alike_are_one_sample():
+    found = balance(Audited(500, 60, 2), Audited(500, 40, 0))
+    assert not found.by_tool
+    assert found.estimate_usd == balance().estimate_usd
+    assert (found.low_usd, found.high_usd) == (balance().low_usd, balance().high_usd)
+
+
+def test_tools_that_are_audited_unlike_are_reckoned_each_by_itself():
+    # All of the dangerous tool is audited, and a tenth of the other: together a sixth of what was seen is wrong.
+    found = balance(Audited(100, 100, 30), Audited(1000, 100, 2))
+    assert found.by_tool
+    assert (found.wrong.count, found.wrong.n) == (32, 200)
+    assert found.net_usd == pytest.approx(8.5 - 0.32)
+    assert found.estimate_usd == pytest.approx(8.5 - 0.32 - 0.01 * 900 * 0.02)
+    low, high = interval(2, 100, 0.025)
+    assert (found.low_usd, found.high_usd) == pytest.approx((8.18 - 9 * high, 8.18 - 9 * low))
+
+
+def test_a_tool_that_is_never_audited_among_others_leaves_no_estimate():
+    found = balance(Audited(1000, 500, 5), Audited(1000))
+    assert found.by_tool
+    assert found.estimate_usd is None
+    assert found.low_usd < 8.5 - 0.01 * 1000
+
+
+@pytest.mark.parametrize(("audited", "apart"), [(25, False), (18, False), (17, True), (0, True)])
+def test_lots_explain_small_differences_only(audited, apart):
+    # Two tools of 400 answers each, 55 of the first audited: 18 of the other happen by chance, 17 do not.
+    assert balance(Audited(400, 55, 0), Audited(400, audited, 0)).by_tool is apart
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,7 @@ def savings(value: Savings) -> dict[str, Any]:
         "races": amount(value.races),
         "answers": value.answers,
         "wrong": rate(value.wrong, "wrong"),
+        "by_tool": value.by_tool,
         "penalty_usd": value.penalty_usd,
         "net_usd": usd(value.net_usd),
         "estimate_usd": usd(value.estimate_usd),

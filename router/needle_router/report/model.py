@@ -76,7 +76,7 @@ class Savings:
 
     `net_usd` charges the answers that are known to be wrong; `estimate_usd` charges all that were not audited as often
     as the audited ones were wrong, and `low_usd` to `high_usd` is the same at both ends of the interval of that share.
-    Without audits there is no estimate.
+    Without audits there is no estimate. `by_tool` says that each tool was reckoned by itself.
     """
 
     avoided: Amount
@@ -85,6 +85,7 @@ class Savings:
     penalty_usd: float
     answers: int
     wrong: Rate
+    by_tool: bool
     net_usd: float
     estimate_usd: float | None
     low_usd: float

@@ -15,6 +15,10 @@ NOT_AUDITED = "Audits without a known cost: {}. They are not taken off."
 NOT_RACED = "Cancelled races without a known cost: {}. They are not taken off."
 NOT_COMPARED = "Audits that came to no comparison: {}. If they were not lost at random, the rest is no fair sample."
 NO_AUDITS = "No local answer was audited, so nothing is known of how many were wrong."
+BY_TOOL = (
+    "Some tools were audited more often than others. Errors are therefore reckoned for each tool by itself, and the "
+    "interval is the wider for it."
+)
 NO_PENALTY = "A wrong answer counts as costing nothing: give its price with --penalty-usd or report.penalty_usd."
 ESTIMATED = (
     "What was saved is an estimate: the tokens that the engine read and wrote, at the upstream's price. The upstream "
@@ -51,6 +55,7 @@ def notes(report: Report) -> list[str]:
     told = (
         (ESTIMATED, savings.answers > 0),
         (NO_AUDITS, savings.answers > 0 and savings.wrong.n == 0),
+        (BY_TOOL, savings.by_tool),
         (NO_PENALTY, savings.answers > 0 and savings.penalty_usd == 0),
         (AGREEMENT, compared > 0),
         (NO_COMPARISON, compared == 0),

@@ -25,7 +25,7 @@ from needle_router.report.model import (
     Rate,
     Report,
 )
-from needle_router.report.savings import savings
+from needle_router.report.savings import Audited, savings
 from needle_router.report.tally import Cell, Key, Tally
 
 #: Rows of a table; what is left is taken together. Names come from requests, and there may be any number of them.
@@ -60,9 +60,7 @@ def summary(tally: Tally, *, penalty_usd: float = 0.0, certificates: Iterable[Ma
             avoided=total.saved,
             audits=Amount(sum(cell.audit_usd for _, cell in cells), sum(cell.audit_unknown for _, cell in cells)),
             races=Amount(sum(cell.race_usd for _, cell in cells), sum(cell.race_unknown for _, cell in cells)),
-            answers=sum(cell.requests for key, cell in cells if answered(key)),
-            wrong=agreement.audit.n - agreement.audit.count,
-            audited=agreement.audit.n,
+            tools=audited(cells),
             penalty_usd=penalty_usd,
             delta=1 - CONFIDENCE,
         ),
@@ -76,6 +74,16 @@ def summary(tally: Tally, *, penalty_usd: float = 0.0, certificates: Iterable[Ma
 def answered(key: Key) -> bool:
     """Whether calls were answered here in the upstream's stead; a request for the local model asked for just that."""
     return key.route == "local" and key.passed and not key.failed and key.reason not in ALONE
+
+
+def audited(cells: Iterable[tuple[Key, Cell]]) -> dict[str, Audited]:
+    """The local answers by tool, with what audits found."""
+    found: defaultdict[str, Audited] = defaultdict(Audited)
+    for key, cell in cells:
+        if answered(key):
+            compared = cell.requests * bool(key.comparison)
+            found[key.tool] += Audited(cell.requests, compared, compared * (key.comparison != "agree"))
+    return dict(found)
 
 
 def rate(count: int, n: int) -> Rate:
