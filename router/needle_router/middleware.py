@@ -110,13 +110,13 @@ class NeedleRouter:
             await close()
 
     def adopt(self, other: NeedleRouter) -> None:
-        """Go on counting where `other` stands, and write to the same ledger if it is the same file."""
+        """Go on counting where `other` stands, and write to the same ledger if it has the same place."""
         ours, theirs = self.services, other.services
         ours.totals, ours.metrics, ours.started = theirs.totals, theirs.metrics, theirs.started
         ours.spend.adopt(theirs.spend)
         ours.standings.adopt(theirs.standings)
         if ours.ledger.path == theirs.ledger.path:
-            theirs.ledger.retention_s = ours.ledger.retention_s
+            theirs.ledger.follow(ours.ledger)
             ours.ledger, other.keeps_ledger = theirs.ledger, False
 
     def begin_drain(self) -> None:

@@ -9,6 +9,8 @@ import subprocess
 import sys
 import textwrap
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import pytest
 from tests.ledger.conftest import until
@@ -143,6 +145,25 @@ def test_a_read_only_folder_costs_only_records(tmp_path):
     """
     assert in_a_process(code, folder=tmp_path) == ["degraded Permission denied"]
     tmp_path.chmod(0o700)
+
+
+def test_two_processes_write_to_one_file(tmp_path):
+    code = """
+        import sys
+        ledger = Ledger(Path(sys.argv[1]), instance=sys.argv[2])
+        ledger.start()
+        for number in range(2000):
+            ledger.put(DecisionRecord(time.time(), "local", "confident", model=str(number)))
+            number % 100 or time.sleep(0.01)
+        ledger.close(30)
+        print(ledger.written, ledger.dropped)
+    """
+    path = tmp_path / "decisions.db"
+    with ThreadPoolExecutor() as both:
+        assert list(both.map(lambda name: in_a_process(code, str(path), name), "ab")) == [["2000 0"]] * 2
+    with closing(sqlite3.connect(path)) as kept:
+        query = "SELECT instance, count(DISTINCT model) FROM decisions GROUP BY instance ORDER BY instance"
+        assert kept.execute(query).fetchall() == [("a", 2000), ("b", 2000)]
 
 
 def test_a_clock_that_is_set_back_costs_no_record_and_no_order(tmp_path):

@@ -4,6 +4,8 @@ import asyncio
 import json
 import os
 import signal
+import sqlite3
+from contextlib import closing
 
 import httpx
 import msgspec
@@ -47,6 +49,27 @@ async def test_a_reload_under_load_drops_nothing_and_changes_the_policy(tmp_path
             await until(lambda: old.services.engine.health().pids == ())
             assert served.router.services.totals.reasons() == {slug: seen.count(slug) for slug in set(seen)}
         assert served.router.services.engine.health().pids == ()
+
+
+async def test_the_ledger_goes_on_under_its_new_name_and_retention(tmp_path):
+    first = config_for(tmp_path, {"envelopes": [envelope(KITCHEN)]}, ledger={"instance": "old"})
+    again = msgspec.structs.replace(
+        first, ledger=msgspec.structs.replace(first.ledger, instance="new", retention_days=7)
+    )
+    served = Reloading(first, lambda: again)
+    async with serving(served, lifespan="on") as url, httpx.AsyncClient(timeout=20) as http:
+        await until(lambda: served.router.services.engine.health().state is EngineState.READY)
+        old, ledger = served.router, served.router.services.ledger
+        await reasons(http, url, 1)
+        await until(lambda: ledger.written == 1)
+        served.ask()
+        await until(lambda: served.router is not old)
+        await reasons(http, url, 1)
+        await until(lambda: ledger.written == 2)
+        assert served.router.services.ledger is ledger
+        assert ledger.retention_s == 7 * 86_400
+    with closing(sqlite3.connect(tmp_path / "decisions.db")) as kept:
+        assert kept.execute("SELECT instance FROM decisions ORDER BY id").fetchall() == [("old",), ("new",)]
 
 
 async def test_a_configuration_that_cannot_be_used_leaves_the_old_one(tmp_path, caplog):

@@ -47,7 +47,7 @@ class Ledger:
         self.detail = ""
         #: Records that are in the store for good.
         self.written = 0
-        self._instance = instance
+        self.instance = instance
         self._store = store if store is not None or place is None else store_of(place)
         # One counter per thread: += on a shared one loses counts.
         self._refused = 0
@@ -75,6 +75,10 @@ class Ledger:
         if self.path is None:
             return "off"
         return "degraded" if self.detail else "ok"
+
+    def follow(self, other: Ledger) -> None:
+        """Go on with the retention and the name of `other`, which is configured anew and has the same place."""
+        self.retention_s, self.instance = other.retention_s, other.instance
 
     def start(self) -> None:
         """Start the writer thread; returns at once, whatever state the store is in."""
@@ -157,7 +161,7 @@ class Ledger:
         """Write the batch; a store that is away is tried until it is back, or until we are to stop."""
         if not batch:
             return
-        rows = [row_of(record, self._instance) for record in batch]
+        rows = [row_of(record, self.instance) for record in batch]
         wait_s, longest_s = self._retry_s
         while True:
             if self._away is not None and self._closing.is_set():
