@@ -47,6 +47,7 @@ async def throughput(workers, sets, seconds):
     try:
         await ready(pool)
         pids = pool.health().pids
+        loaded = pool.health().reinits
         spent, own, began = sum(map(stand.cpu_s, pids)), time.process_time(), time.perf_counter()
 
         async def client():
@@ -68,6 +69,7 @@ async def throughput(workers, sets, seconds):
             "wait p95 ms": round(percentile(waits, 0.95), 1),
             "worker CPU ms": round((sum(map(stand.cpu_s, pids)) - spent) / len(waits) * 1000, 2),
             "router CPU ms": round((time.process_time() - own) / len(waits) * 1000, 3),
+            "loads": pool.health().reinits - loaded,
             "no envelope": failures,
         }
     finally:

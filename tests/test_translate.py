@@ -1,5 +1,6 @@
 """What the engine is given."""
 
+import dataclasses
 import datetime
 import json
 
@@ -8,7 +9,7 @@ import pytest
 from needle_router.history import conversation_steps, replayable_steps
 from needle_router.surfaces.ids import LOCAL_CALL_PREFIX, call_id, is_local_call_id
 from needle_router.translate import catalogue_of, extraction_tool, make_task, system_text
-from needle_router.turn import Format, Message, PastCall, ResponseFormat, Tool, Turn
+from needle_router.turn import Choice, Format, Message, PastCall, ResponseFormat, Tool, ToolChoice, Turn
 
 MONDAY = datetime.date(2026, 11, 30)
 LOCAL = call_id("x" * 21)
@@ -130,3 +131,21 @@ def test_call_ids_fit_the_apis_limit_and_are_known_again():
     assert not is_local_call_id("call_abc")
     with pytest.raises(ValueError, match="21"):
         call_id("short")
+
+
+CHOICES = [ToolChoice(), ToolChoice(Choice.REQUIRED), ToolChoice(Choice.NAMED, ("f",)), ToolChoice(Choice.AUTO, ("f",))]
+
+
+def test_a_remembered_task_names_the_choice_the_schemas_and_the_system_text():
+    tool = Tool("f", "d", {"type": "object", "properties": {}})
+    plain = turn(Message("user", "a"), tools=(tool,))
+    others = [
+        *(dataclasses.replace(plain, tool_choice=choice) for choice in CHOICES),
+        turn(Message("system", "Be brief."), Message("user", "a"), tools=(tool,)),
+        turn(Message("user", "a"), tools=(Tool("f", "d", {"type": "object", "additionalProperties": False}),)),
+    ]
+    tasks = [task_of(asked, remembered=True) for asked in others]
+    # The engine reads the same; the question is another one each time.
+    assert {dataclasses.replace(task, context="") for task in tasks} == {task_of(plain)}
+    assert len({task.context for task in tasks}) == len(others)
+    assert tasks[0] == task_of(plain, remembered=True)

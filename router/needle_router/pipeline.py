@@ -122,6 +122,7 @@ class Pipeline:
             max_new_tokens=settings.max_new_tokens,
             session=settings.session,
             from_engine=is_local_call_id,
+            remembered=settings.cache_entries > 0,
         )
         if steps is not None:
             task = replace(task, steps=steps)

@@ -98,8 +98,12 @@ def make_task(
     max_new_tokens: int,
     session: Literal["isolated", "replay"] = "isolated",
     from_engine: Callable[[str], bool] = lambda _: False,
+    remembered: bool = False,
 ) -> Task:
-    """What to ask the engine. `from_engine` tells whether a tool call's id was minted for an engine's call."""
+    """What to ask the engine. `from_engine` tells whether a tool call's id was minted for an engine's call.
+
+    `remembered` says that answers are kept, so the task must name everything that makes it another question.
+    """
     steps: tuple[str, ...] = (turn.user_text,)
     replay = False
     if session == "replay":
@@ -112,7 +116,7 @@ def make_task(
         steps=steps,
         max_new_tokens=max_new_tokens,
         replay=replay,
-        context=context_of(turn, catalogue),
+        context=context_of(turn, catalogue) if remembered else "",
     )
 
 
