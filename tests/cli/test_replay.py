@@ -120,6 +120,20 @@ def test_samples_go_on_to_calibrate(cli, tmp_path):
     assert (code, err, json.loads(out)["tools"]["*"]) == (0, "", entry)
 
 
+def test_samples_certify_a_threshold_that_holds_for_these_tools_and_for_no_others(cli, tmp_path):
+    text = (SOURCES / "examples" / "requests.jsonl").read_text("utf-8")
+    (tmp_path / "same.jsonl").write_text(text)
+    (tmp_path / "other.jsonl").write_text(text.replace("Start a countdown timer", "Start a clock"))
+    assert replayed(cli, "same.jsonl", "--samples", "s.jsonl")[0] == 0
+    promise = ("--max-error", "0.35", "--delta", "0.1")
+    assert cli("calibrate", "--from", "s.jsonl", *promise, "--output", "certificates.json")[0] == 0
+    policy = 'policy=[{"kind": "guards"}, {"kind": "threshold", "certificates": "certificates.json"}]'
+    _, same = replayed(cli, "same.jsonl", "--set", policy)
+    assert (same["all"]["answered"], same["all"]["wrong"]) == (8, 0)
+    _, other = replayed(cli, "other.jsonl", "--set", policy)
+    assert other["all"]["reasons"] == {"certificate-void": 18}
+
+
 def test_rows_say_what_became_of_each_request(cli, requests, tmp_path):
     replayed(cli, requests, *LOW, "--rows", "rows.jsonl")
     rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
