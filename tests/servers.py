@@ -21,7 +21,9 @@ Pair = tuple[bytes, bytes]
 @contextlib.asynccontextmanager
 async def serving(app, *, port: int = 0, **options) -> AsyncIterator[str]:
     """`app` behind uvicorn, on a free port unless one is named; gives its base URL. `options` go to uvicorn.Config."""
-    listener = socket.socket()
+    # With the protocol named, asyncio switches Nagle's algorithm off, as `serve` has it; else an answer in two writes
+    # waits 40 ms for the client's delayed acknowledgement.
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind(("127.0.0.1", port))
     settings = {

@@ -121,6 +121,14 @@ def test_an_address_of_another_machine_ends_with_2(cli):
     assert (code, err) == (2, "needle-router: server.host: 192.0.2.7 is no address of this machine\n")
 
 
+def test_reliability_46_a_port_that_others_can_reach_is_not_opened_without_a_key(cli):
+    code, _, err = cli(
+        "serve", "--host", "0.0.0.0", "--port", "0", "--mode", "off", "--upstream", "http://h.example/v1"
+    )
+    assert code == 2
+    assert "server.host: 0.0.0.0 can be reached by others; set server.api_keys" in err
+
+
 def test_twenty_running_streams_outlive_the_first_sigterm(cli, upstream):
     with cli.serving("--port", "0", "--upstream", upstream, "--mode", "off", "--ledger", "off") as router:
         streams = [post(router.url) for _ in range(20)]

@@ -345,6 +345,22 @@ async def test_a_body_that_comes_after_its_answer_buys_no_time():
             await dripping(client, b"b")
 
 
+async def test_an_early_answer_that_ends_the_connection_reaches_a_client_that_is_still_sending():
+    async def too_large(scope, receive, send):
+        headers = [(b"content-length", b"2"), (b"connection", b"close")]
+        await send({"type": "http.response.start", "status": 413, "headers": headers})
+        await send({"type": "http.response.body", "body": b"no"})
+
+    async with strict(too_large) as (url, gate), connected(url) as client:
+        await client.write(b"POST / HTTP/1.1\r\nhost: h\r\ncontent-length: 99999999\r\n\r\n")
+        assert (await client.read()).body == b"no"
+        async with asyncio.timeout(5):
+            assert await client.reader.read() == b""
+        await client.write(b"x" * 1_000_000)
+        assert (len(gate._served), len(gate._lingering)) == (0, 1)
+    await until(lambda: not gate._lingering)
+
+
 async def test_a_refused_client_that_does_not_close_is_closed():
     async with strict() as (url, gate), connected(url) as client:
         await client.write(b"nonsense\r\n\r\n")

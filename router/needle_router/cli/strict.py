@@ -20,7 +20,7 @@ from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from needle_router.cli.strict_answers import raw_after_101, refusal, without_chunks
+from needle_router.cli.strict_answers import GentleTransport, raw_after_101, refusal, without_chunks
 from needle_router.cli.strict_gate import ANSWER, BODY, HEAD, IDLE, LINGER, Gate
 from needle_router.cli.strict_rules import Head, fault, head_too_large, target_too_long
 from needle_router.cli.strict_stall import WriteWatch
@@ -65,6 +65,7 @@ class StrictProtocol(HttpToolsProtocol):
         if self.gate.enter(self):
             self.written = WriteWatch(self.since)
             super().connection_made(transport)
+            self.gentle = GentleTransport(transport, self.part)
             return
         self.transport, self.deaf, self.written = transport, True, WriteWatch(self.gate.now)
         limit = self.gate.limits.max_connections
@@ -159,6 +160,7 @@ class StrictProtocol(HttpToolsProtocol):
             self.upgraded = True
             self.scope["extensions"] = {EXTENSION: {}}
         super().on_headers_complete()
+        self.cycle.transport = self.gentle  # type: ignore[assignment]  # all that it uses of one
         # Trailers would join the header fields, after those were checked; so they go nowhere.
         self.headers = []
         self.phase, self.since, self.loose_bytes = BODY, self.gate.now, 0
@@ -228,6 +230,18 @@ class StrictProtocol(HttpToolsProtocol):
     def _say(self, error: RouterError) -> None:
         """Write the refusal, and close."""
         self.transport.write(refusal(error))
+        self._linger()
+
+    def part(self) -> None:
+        """The last answer of the connection has been written. Its client may still be sending the request."""
+        if self.phase == BODY and not self.transport.is_closing():
+            self.deaf = True
+            self._linger()
+        else:
+            self.transport.close()
+
+    def _linger(self) -> None:
+        """Close, but read on for a while: a reset at once could overtake what was written."""
         if not self.gate.linger(self) or not self.transport.can_write_eof():
             self.transport.close()
             return

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from http import HTTPStatus
 
 import orjson
@@ -9,6 +11,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from needle_router.errors import RouterError, envelope
+
+
+class GentleTransport:
+    """What a cycle of uvicorn writes to: the connection's transport, but for how it is closed."""
+
+    __slots__ = ("close", "is_closing", "write")
+
+    def __init__(self, transport: asyncio.Transport, close: Callable[[], None]) -> None:
+        self.write, self.is_closing, self.close = transport.write, transport.is_closing, close
 
 
 def refusal(error: RouterError) -> bytes:
