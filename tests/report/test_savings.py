@@ -4,6 +4,7 @@ import pytest
 from tests.report.support import local, reported, shadow, upstream
 
 from needle_router.calibrate.binomial import interval
+from needle_router.calibrate.finite import wrong_among
 from needle_router.report.model import Amount
 from needle_router.report.savings import Audited, savings
 
@@ -28,11 +29,12 @@ def test_the_estimate_charges_the_unaudited_at_the_audited_rate():
     assert balance().estimate_usd == pytest.approx(8.5 - 0.01 * (2 + 900 * 0.02))
 
 
-def test_the_interval_takes_both_ends_of_the_exact_interval_of_the_wrong_share():
+def test_the_interval_takes_the_fewest_and_the_most_that_can_be_wrong():
     found = balance()
     assert (found.wrong.low, found.wrong.high) == pytest.approx((0.0024311, 0.0703839), abs=1e-6)
-    assert found.low_usd == pytest.approx(8.5 - 0.01 * (2 + 900 * 0.0703839), abs=1e-5)
-    assert found.high_usd == pytest.approx(8.5 - 0.01 * (2 + 900 * 0.0024311), abs=1e-5)
+    assert wrong_among(1000, 100, 2, 0.05) == (3, 67)
+    assert found.low_usd == pytest.approx(8.5 - 0.01 * 67)
+    assert found.high_usd == pytest.approx(8.5 - 0.01 * 3)
 
 
 def test_without_audits_anything_may_be_wrong_and_nothing_is_estimated():
@@ -64,8 +66,8 @@ def test_tools_that_are_audited_unlike_are_reckoned_each_by_itself():
     assert (found.wrong.count, found.wrong.n) == (32, 200)
     assert found.net_usd == pytest.approx(8.5 - 0.32)
     assert found.estimate_usd == pytest.approx(8.5 - 0.32 - 0.01 * 900 * 0.02)
-    low, high = interval(2, 100, 0.025)
-    assert (found.low_usd, found.high_usd) == pytest.approx((8.18 - 9 * high, 8.18 - 9 * low))
+    least, most = wrong_among(1000, 100, 2, 0.025)
+    assert (found.low_usd, found.high_usd) == pytest.approx((8.5 - 0.01 * (30 + most), 8.5 - 0.01 * (30 + least)))
 
 
 def test_a_tool_that_is_never_audited_among_others_leaves_no_estimate():

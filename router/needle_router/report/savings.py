@@ -1,9 +1,9 @@
 """Money saved, honestly: less what audits, cancelled races and wrong answers cost, with an interval.
 
-Wrong answers are known only where an answer was audited. Of the others as many are taken to be wrong as among the
-audited ones; the interval takes both ends of the exact (Clopper-Pearson) interval of that share. That holds when audits
-are a random sample of the local answers and when differing from the upstream is what "wrong" is to mean. Without audits
-the share may be anything from 0 to 1, and the interval says so.
+Wrong answers are known only where an answer was audited. How many of all answers are wrong has an exact interval (see
+`finite`), and the balance is reckoned at both of its ends. That holds when audits are a random sample of the local
+answers and when differing from the upstream is what "wrong" is to mean. Without audits it may be none or all, and the
+interval says so.
 
 Where some tools are audited more than others, all answers together are no random sample, but those of each tool are.
 Each tool then has an interval of its own, and they hold together: delta is divided among them. Which way is taken is
@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from needle_router.calibrate.binomial import cdf, interval
+from needle_router.calibrate.finite import wrong_among
 from needle_router.report.model import Amount, Rate, Savings
 
 #: How seldom audits drawn equally for all tools may look as if they were not.
@@ -36,7 +37,7 @@ class Audited:
     @property
     def unseen(self) -> int:
         """Answers of which nothing is known."""
-        return max(0, self.answers - self.audited)
+        return self.answers - self.audited
 
 
 def savings(
@@ -62,12 +63,12 @@ def savings(
     )
 
 
-def unseen_errors(strata: Sequence[Audited], delta: float) -> tuple[float, float | None, float]:
+def unseen_errors(strata: Sequence[Audited], delta: float) -> tuple[int, float | None, int]:
     """Wrong answers among those that were not audited: at least, about (None where nothing is known), at most."""
-    low, about, high, known = 0.0, 0.0, 0.0, True
+    low, about, high, known = 0, 0.0, 0, True
     for one in strata:
-        least, most = interval(one.wrong, one.audited, delta / len(strata))
-        low, high = low + one.unseen * least, high + one.unseen * most
+        least, most = wrong_among(one.answers, one.audited, one.wrong, delta / len(strata))
+        low, high = low + least - one.wrong, high + most - one.wrong
         about += one.unseen * one.wrong / one.audited if one.audited else 0.0
         known &= one.audited > 0 or one.unseen == 0
     return low, about if known else None, high
