@@ -15,7 +15,12 @@ from needle_router.ledger import read_ledger
 
 pytestmark = pytest.mark.anyio
 SURE = {"envelopes": [envelope(KITCHEN, confidence=0.97)]}
-SLOW = {**SURE, "delay_ms": 400}
+#: Answers after the upstream has failed.
+LATE = {**SURE, "delay_ms": 1000}
+#: Answers when nobody waits for it any more.
+SLOW = {**SURE, "delay_ms": 60_000}
+PATIENT = {"deadline_s": 90}
+TOOLS = ("set_light", "get_weather")
 UNSURE = {"envelopes": [envelope(KITCHEN, confidence=0.6)]}
 RACED = [{"kind": "guards"}, {"kind": "race"}, {"kind": "threshold", "minimum": 0.7}]
 JSON = (b"content-type", b"application/json")
@@ -46,9 +51,8 @@ class Silent:
 
 
 async def after_the_engine(router, peer, data):
-    """Send `data` once the engine has been asked and has had time to answer."""
-    await until(router.fed)
-    await asyncio.sleep(0.1)
+    """Send `data` once the engine's answer has been judged."""
+    await until(lambda: router.router.services.pipeline.acceptance.of(TOOLS)[1])
     await peer.write(data)
 
 
@@ -130,7 +134,7 @@ async def test_what_an_unknown_model_wasted_is_unknown(tmp_path):
 )
 async def test_the_upstream_is_first_and_its_bytes_are_relayed(tmp_path, kind, body):
     given = answer(200, body, kind, (b"x-odd", b"1"), (b"x-odd", b"2"))
-    async with recording(given) as upstream, racing(tmp_path, SLOW, upstream.base_url) as router:
+    async with recording(given) as upstream, racing(tmp_path, SLOW, upstream.base_url, engine=PATIENT) as router:
         async with connected(router.url) as client:
             answered = await client.ask(raw(ask(stream=kind == SSE)))
         assert (answered.status, answered.body, answered.clean) == (200, body, True)
@@ -172,7 +176,7 @@ async def test_an_answer_that_fails_a_check_leaves_the_upstream_to_answer(tmp_pa
 async def test_a_client_that_leaves_ends_both_legs(tmp_path, begun):
     head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n8\r\ndata: a\n\r\n"
     silent = Silent(head if begun else b"")
-    async with recording(silent) as upstream, racing(tmp_path, {**SURE, "delay_ms": 1500}, upstream.base_url) as router:
+    async with recording(silent) as upstream, racing(tmp_path, SLOW, upstream.base_url, engine=PATIENT) as router:
         async with connected(router.url) as client:
             await client.write(raw(ask(stream=True)))
             await until(silent.asked.is_set)
@@ -194,14 +198,14 @@ async def test_an_upstream_that_fails_first_has_not_won(tmp_path, first):
         await peer.write(first)
         peer.close()
 
-    async with recording(fail) as upstream, racing(tmp_path, SLOW, upstream.base_url) as router:
+    async with recording(fail) as upstream, racing(tmp_path, LATE, upstream.base_url) as router:
         assert route(await post(router)) == ("local", "confident")
         assert len(upstream.requests) == 1
         assert router.totals["wasted"]["requests"] == 0
 
 
 async def test_an_upstream_that_cannot_be_reached_has_not_won(tmp_path):
-    async with racing(tmp_path, SLOW, f"http://127.0.0.1:{free_port()}") as router:
+    async with racing(tmp_path, LATE, f"http://127.0.0.1:{free_port()}") as router:
         assert route(await post(router)) == ("local", "confident")
 
 
@@ -222,7 +226,7 @@ async def test_an_upstream_that_breaks_off_after_it_has_won_is_not_ended_as_whol
         await peer.write(head)
         peer.reset()
 
-    async with recording(broken) as upstream, racing(tmp_path, SLOW, upstream.base_url) as router:
+    async with recording(broken) as upstream, racing(tmp_path, SLOW, upstream.base_url, engine=PATIENT) as router:
         async with connected(router.url) as client:
             answered = await client.ask(raw(ask(stream=True)))
         assert not answered.clean
@@ -324,16 +328,17 @@ async def test_a_tool_in_shadow_is_compared_with_what_the_race_relayed(tmp_path)
     call = {"id": "call_u", "type": "function", "function": {"name": "set_light", "arguments": '{"room":"kitchen"}'}}
     message = {"role": "assistant", "content": None, "tool_calls": [call]}
     body = {**HEAD, "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]}
-
-    async def late(recorded, peer):
-        await after_the_engine(router, peer, answer(200, json.dumps(body).encode(), JSON))
-
+    given = answer(200, json.dumps(body).encode(), JSON)
     policy = [*RACED[:2], {"kind": "shadow", "tools": ["set_*"]}, RACED[2]]
-    async with recording(late) as upstream, racing(tmp_path, SURE, upstream.base_url, policy=policy) as router:
-        assert route(await post(router)) == ("upstream", "shadow-policy")
+    # What the engine remembers it says before the upstream is even asked.
+    known = {"policy": policy, "engine": {"cache_entries": 1}}
+    async with recording(given) as upstream, racing(tmp_path, SURE, upstream.base_url, **known) as router:
+        await post(router, **{"x-needle-mode": "shadow"})
         await until(lambda: router.totals["upstream"]["requests"])
-        assert len(upstream.requests) == 1
-    (record,) = records(tmp_path)
+        assert route(await post(router)) == ("upstream", "shadow-policy")
+        await until(lambda: router.totals["upstream"]["requests"] == 2)
+        assert len(upstream.requests) == 2
+    (_, record) = records(tmp_path)
     assert (record.raced, record.comparison, record.tools_called) == (True, "arguments-differ", ("set_light",))
 
 
