@@ -11,13 +11,14 @@ import asyncio
 import logging
 from dataclasses import dataclass, replace
 
+from needle_policies import Action
 from needle_policies.audit import Audit
 from needle_router.answering import send_reply
 from needle_router.comparing import comparison_of
 from needle_router.exchange import Exchange, Sent
 from needle_router.forward.inner import InnerResponse, never, open_inner, replay
 from needle_router.observe import header_value
-from needle_router.pipeline import Attempt, Verdict
+from needle_router.pipeline import Attempt, Pipeline, Verdict
 from needle_router.records import DecisionRecord
 from needle_router.turn import Reply, Turn, Usage
 from needle_router.usage import UsageReader
@@ -39,12 +40,11 @@ class Audited:
 DROPPED = Audited("dropped")
 
 
-def audit_of(exchange: Exchange, verdict: Verdict) -> Audit | None:
+def audit_of(pipeline: Pipeline, verdict: Verdict) -> Audit | None:
     """The audit that draws this local answer, if one does."""
-    if verdict.prepared is None or verdict.attempt is None:
+    if verdict.action is not Action.ANSWER or verdict.prepared is None or verdict.attempt is None:
         return None
-    pipeline = exchange.services.pipeline
-    situation = pipeline.situation(exchange.services.config.mode)
+    situation = pipeline.situation(pipeline.config.mode)
     return pipeline.policies.audit_of(verdict.prepared.features, situation, verdict.attempt.evidence)
 
 

@@ -11,13 +11,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from needle_policies import Action
+from needle_router.auditing import audit_of
 from needle_router.build import build, wait_until_loaded
 from needle_router.config.schema import Config
 from needle_router.errors import RouterError, envelope
 from needle_router.incoming import limits_of, mode_of
 from needle_router.observe import Header
 from needle_router.pipeline import Verdict
-from needle_router.routing import BAD_OVERRIDE, unread_verdict, unreadable_body
+from needle_router.routing import BAD_OVERRIDE, races, unread_verdict, unreadable_body
 from needle_router.services import Services
 from needle_router.surfaces.chat import Unreadable, parse
 from needle_router.turn import Turn
@@ -77,6 +78,9 @@ async def routed(services: Services, turn: Turn, mode: str, headers: Sequence[He
     shown = explanation(verdict)
     if verdict.prepared is not None and verdict.prepared.turn.has_tools:
         shown["fingerprint"] = pipeline.fingerprint(verdict.prepared)
+    # A race asks the upstream in any case, so there is nothing left to audit.
+    shown["raced"] = verdict.prepared is not None and races(pipeline, verdict.prepared)
+    shown["audited"] = not shown["raced"] and audit_of(pipeline, verdict) is not None
     if verdict.reason == "engine-off":
         shown["engine_detail"] = services.engine.health().detail
     return shown

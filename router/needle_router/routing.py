@@ -80,12 +80,19 @@ async def choose(exchange: Exchange, turn: Turn, mode: str) -> None:
         return await carry_out(exchange, BAD_OVERRIDE, turn)
     prepared, verdict = planned(pipeline, turn, mode, limits)
     if verdict is None and prepared is not None:
-        asking = Verdict(Action.FORWARD, "race-lost", "race", prepared=prepared)
-        # A race asks the upstream whatever comes of it, so a spent budget that refuses stands against it.
-        if prepared.race is not None and pipeline.settled(asking).action is Action.FORWARD:
+        if races(pipeline, prepared):
             return await race(exchange, prepared, turn, mode)
         verdict = await judged(exchange, prepared, mode)
     await carry_out(exchange, pipeline.settled(verdict or FAULT), turn)
+
+
+def races(pipeline: Pipeline, prepared: Prepared) -> bool:
+    """Whether the upstream is asked beside the engine.
+
+    A race asks it whatever comes of it, so a spent budget that refuses what would cost stands against it.
+    """
+    asking = Verdict(Action.FORWARD, "race-lost", "race", prepared=prepared)
+    return prepared.race is not None and pipeline.settled(asking).action is Action.FORWARD
 
 
 def planned(pipeline: Pipeline, turn: Turn, mode: str, limits: Limits) -> tuple[Prepared | None, Verdict | None]:
@@ -125,7 +132,7 @@ async def carry_out(exchange: Exchange, verdict: Verdict, turn: Turn) -> None:
 
 async def answer_here(exchange: Exchange, verdict: Verdict, turn: Turn) -> None:
     """Answer with the engine's calls; some of these answers are put to the upstream afterwards."""
-    reply, audit = local_reply(exchange, verdict, turn, "local"), audit_of(exchange, verdict)
+    reply, audit = local_reply(exchange, verdict, turn, "local"), audit_of(exchange.services.pipeline, verdict)
     if audit is None:
         await answer(exchange, verdict, turn, reply)
     else:

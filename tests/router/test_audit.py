@@ -24,7 +24,9 @@ from tests.router.support import (
 from tests.servers import answer, connected, recording, request, serving, until
 
 from needle_router import create_app
+from needle_router.cli.explain import lines
 from needle_router.engine.base import EngineState
+from needle_router.explaining import explain
 from needle_router.ledger import read_ledger
 
 pytestmark = pytest.mark.anyio
@@ -275,3 +277,32 @@ async def test_an_extraction_is_audited_by_its_object(tmp_path):
         answered = await post(router, ask(TEXT, tools=None, response_format=wanted))
         assert answered.headers["x-needle-reason"] == "extracted"
         assert (await audited(router))["agree"] == 1
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        pytest.param([], (False, True), id="drawn"),
+        pytest.param([{"kind": "race"}], (True, False), id="a race asks already"),
+        pytest.param([{"kind": "budget", "daily_usd": 0.0}], (False, False), id="nothing to spend"),
+        pytest.param(
+            [{"kind": "race"}, {"kind": "budget", "daily_usd": 0.0, "then": "refuse"}],
+            (False, False),
+            id="a budget that refuses races",
+        ),
+    ],
+)
+async def test_explain_tells_of_audits_and_races(tmp_path, more, told):
+    config = config_for(tmp_path, SURE, upstream="http://127.0.0.1:9/v1", policy=policies(*more))
+    shown = await explain(config, json.dumps(ask()).encode())
+    assert (shown["route"], shown["raced"], shown["audited"]) == ("local", *told)
+    assert [line.split()[0] for line in lines(shown) if line.startswith(("raced", "audited"))] == [
+        name for name, holds in zip(("raced", "audited"), told, strict=True) if holds
+    ]
+
+
+async def test_explain_knows_that_what_is_forwarded_is_not_audited(tmp_path):
+    script = {"envelopes": [envelope(KITCHEN, confidence=0.1)]}
+    config = config_for(tmp_path, script, upstream="http://127.0.0.1:9/v1", policy=policies())
+    shown = await explain(config, json.dumps(ask()).encode())
+    assert (shown["reason"], shown["raced"], shown["audited"]) == ("below-threshold", False, False)

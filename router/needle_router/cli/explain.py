@@ -80,6 +80,11 @@ def lines(shown: Mapping[str, Any]) -> Iterator[str]:
     for name in ("detail", "engine_detail"):
         if shown.get(name):
             yield f"detail     {printable(str(shown[name]))}"
+    beside = {
+        "raced": "the upstream is asked at the same time",
+        "audited": "the upstream is asked afterwards, to compare",
+    }
+    yield from (f"{name:<10} {text}" for name, text in beside.items() if shown.get(name))
     if shown.get("answer"):
         yield f"answer     {value(shown['answer'])}"
     for call in shown.get("calls", ()):
