@@ -161,7 +161,12 @@ def _table_problems(path: str, table: Mapping[str, Any], known: Mapping[str, typ
 
 def _contradictions(path: str, table: Mapping[str, Any], cls: type[Policy]) -> list[str]:
     """Options that are good one by one and do not fit together; kinds that have such say so."""
-    find = getattr(cls(**_options(table)), "contradictions", None)
+    try:
+        policy = cls(**_options(table))
+    # A third party may ask for options that have no default, or check them as it is made.
+    except (TypeError, ValueError) as error:
+        return [f"{path}: no {table['kind']} can be made of these options: {error}"]
+    find = getattr(policy, "contradictions", None)
     return [] if find is None else [f"{path}.{line}" for line in find()]
 
 

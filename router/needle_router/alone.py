@@ -172,8 +172,12 @@ class Alone:
         evidence = replace(attempt.evidence, failures=())
         if not evidence.calls:
             return ()
-        decision = self.pipeline.policies.judge(attempt.prepared.features, self.pipeline.situation("on"), evidence)
-        return (decision.reason,) if decision.action is Action.FORWARD and decision.reason != "no-policy" else ()
+        features = attempt.prepared.features
+        # A canary or shadow doubts nothing; a certificate that is missing does, although its turn would be watched.
+        as_if = replace(self.pipeline.situation("on", features), hypothetical=True)
+        decision = self.pipeline.policies.judge(features, as_if, evidence)
+        doubtful = decision.action in (Action.FORWARD, Action.SHADOW) and decision.reason != "no-policy"
+        return (decision.reason,) if doubtful else ()
 
 
 def is_extraction(prepared: Prepared) -> bool:

@@ -135,6 +135,22 @@ async def test_a_reload_goes_on_with_the_trials(tmp_path):
         assert await send(http, url, inside) == ("upstream", "alarm")
 
 
+async def test_where_everything_is_answered_here_audits_raise_the_alarm(tmp_path):
+    tables = policies(steps=[], share=1.0)
+    tables.insert(2, {"kind": "audit", "share": 1.0})
+    async with (
+        running(tmp_path, SCRIPT, upstream=DIFFERS, policy=tables) as router,
+        httpx.AsyncClient(timeout=20) as http,
+    ):
+        seen = set()
+        while not router.router.services.standings.alarms:
+            seen.add(await send(http, router.url, [{"role": "user", "content": TEXT}]))
+        assert seen == {("local", "confident")}
+        assert await send(http, router.url, [{"role": "user", "content": TEXT}]) == ("upstream", "alarm")
+        (row,) = (await http.get(f"{router.url}/-/status.json")).json()["canary"]["tools"]
+        assert (row["alarm"], row["share"], row["steps"]) == (True, 0.0, 0)
+
+
 async def test_calls_that_the_threshold_would_not_answer_are_no_evidence(tmp_path):
     watched = await prompt_with_lot(0.8, 1.0)
     unsure = {"envelopes": [envelope(KITCHEN, confidence=0.6)]}

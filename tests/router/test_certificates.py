@@ -4,7 +4,7 @@ import json
 
 import httpx
 import pytest
-from tests.router.support import KITCHEN, LIGHT, WEATHER, CannedUpstream, ask, config_for, envelope, running
+from tests.router.support import KITCHEN, LIGHT, WEATHER, CannedUpstream, alone, ask, config_for, envelope, running
 from tests.servers import serving, until
 
 from needle_router import create_app
@@ -145,6 +145,14 @@ async def test_a_reload_takes_up_a_changed_file_and_leaves_a_broken_one(tmp_path
             await until(lambda: "the old one stays" in caplog.text)
             assert "has version null; this router reads 2: calibrate again" in caplog.text
             assert await sent(http, url, ask()) == ("local", "confident")
+
+
+async def test_needle_alone_answers_and_names_the_missing_certificate_as_a_doubt(tmp_path):
+    certify(tmp_path, "0000000000000000", set_light=0.7)
+    async with alone(tmp_path, SCRIPT, policy=policies(tmp_path)) as router, httpx.AsyncClient(timeout=20) as http:
+        answer = (await http.post(f"{router.url}/v1/chat/completions", json=ask())).json()
+        assert answer["choices"][0]["message"]["tool_calls"][0]["function"]["name"] == "set_light"
+        assert answer["x_needle"]["warnings"] == ["certificate-void"]
 
 
 async def test_a_router_does_not_start_with_a_file_that_is_not_there(tmp_path):
