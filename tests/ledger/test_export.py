@@ -258,3 +258,14 @@ def test_a_ledger_in_postgres_is_exported_counted_and_pruned_the_same(cli, datab
     assert (code, found["place"], found["schema"], found["records"]) == (0, str(database.place), SCHEMA_VERSION, 2)
     code, out, _ = cli("ledger", "prune", "--older-than", "2027-01-15T08:01:00+00:00")
     assert (code, out.partition(" from")[0]) == (0, "1 records")
+
+
+@pytest.mark.xdist_group("postgres")
+def test_reports_and_calibrations_read_a_ledger_in_postgres_too(cli, database, monkeypatch):
+    seen = dataclasses.replace(UPSTREAM, tools_called=("a",), confidence=0.9, comparison="agree", fingerprint="f")
+    written(database.place, FULL, *[seen] * 100)
+    monkeypatch.setenv("NEEDLE_ROUTER_LEDGER_PATH", database.place.url)
+    code, out, err = cli("report", "--json", "--since", "2027-01-14", "--until", "2027-01-16")
+    assert (code, json.loads(out)["requests"]) == (0, 101), err
+    code, out, err = cli("calibrate", "--max-error", "0.1", "--json")
+    assert (code, json.loads(out)["tools"]["*"]["n"]) == (0, 100), err

@@ -204,6 +204,29 @@ def test_a_password_that_a_server_says_back_is_not_shown(server, caplog):
     assert PASSWORD not in caplog.text
 
 
+def test_a_commit_that_is_not_answered_costs_its_records_and_writes_none_twice(database):
+    write(database.place, record(model="before"))
+    # A commit that takes its time: whoever loses the connection in it cannot know how it ended.
+    database.ask(
+        "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(30); RETURN NULL; END'"
+    )
+    database.ask(
+        "CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON needle_router_decisions DEFERRABLE INITIALLY DEFERRED "
+        "FOR EACH ROW EXECUTE FUNCTION slow()"
+    )
+    ledger = started(database.place)
+    ledger.put(record(model="unknown fate"))
+    committing = "FROM pg_stat_activity WHERE application_name = 'needle-router' AND query = 'COMMIT'"
+    until(lambda: database.ask(f"SELECT 1 {committing} AND state = 'active'"))
+    database.ask(f"SELECT pg_terminate_backend(pid) {committing}")
+    until(lambda: ledger.dropped == 1)
+    database.ask("DROP TRIGGER slow ON needle_router_decisions")
+    ledger.put(record(model="after"))
+    until(lambda: ledger.written == 1)
+    ledger.close()
+    assert (ledger.dropped, models(database.place)) == (1, ["before", "after"])
+
+
 @pytest.mark.slow
 def test_a_table_that_is_locked_is_given_up_in_time_and_tried_again(database, caplog):
     import psycopg
