@@ -57,7 +57,8 @@ def completion(*calls):
 
 @contextlib.asynccontextmanager
 async def auditing(folder, base_url, *more, script=SURE, **options):
-    router = create_app(config_for(folder, script, upstream=base_url, policy=policies(*more, **options)))
+    config = config_for(folder, script, upstream=base_url, policy=policies(*more, **options), engine={"deadline_s": 30})
+    router = create_app(config)
     async with serving(router, lifespan="on") as url:
         await until(lambda: router.services.engine.health().state is not EngineState.LOADING)
         yield Running(url, router, None, folder)
@@ -150,26 +151,42 @@ async def test_only_tools_of_the_sample_are_audited(tmp_path):
     assert [record.audit for record in records(tmp_path)] == ["", "compared"]
 
 
-async def test_a_hanging_audit_holds_up_nobody_and_ends_at_its_deadline(tmp_path):
+async def test_a_hanging_audit_holds_up_nobody_and_the_next_one_finds_no_place(tmp_path):
+    asked, go_on = asyncio.Event(), asyncio.Event()
+
+    async def held(recorded, peer):
+        asked.set()
+        await go_on.wait()
+        await peer.write(answer(200, json.dumps(completion(KITCHEN)).encode(), JSON))
+
+    async with (
+        recording(held) as upstream,
+        auditing(tmp_path, upstream.base_url, concurrency=1) as router,
+        connected(router.url) as client,
+    ):
+        for number in range(2):
+            # The second answer comes on the same connection, while the first one's audit hangs.
+            answered = await client.ask(raw(ask()))
+            assert (answered.status, answered.values(b"x-needle-route")) == (200, [b"local"])
+            await asked.wait()
+            await until(lambda wanted=number: router.totals["audits"]["dropped"] == wanted)
+        go_on.set()
+        totals = await audited(router, 2)
+        assert (totals["compared"], totals["dropped"]) == (1, 1)
+        assert len(upstream.requests) == 1
+    assert [record.audit for record in records(tmp_path)] == ["dropped", "compared"]
+
+
+async def test_an_audit_ends_at_its_deadline(tmp_path):
     async def silent(recorded, peer):
         await peer.gone()
 
-    async with (
-        recording(silent) as upstream,
-        auditing(tmp_path, upstream.base_url, concurrency=1, deadline_s=1) as router,
-        connected(router.url) as client,
-    ):
-        for _ in range(2):
-            # The second answer comes on the same connection while the first one's audit hangs, and has no place left.
-            answered = await client.ask(raw(ask()))
-            assert (answered.status, answered.values(b"x-needle-route")) == (200, [b"local"])
-            await until(lambda: upstream.requests)
-        await until(lambda: router.totals["local"]["requests"] == 1)
-        assert (await audited(router, 2)) | {} == {**router.totals["audits"], "dropped": 1, "timeout": 1}
+    async with recording(silent) as upstream, auditing(tmp_path, upstream.base_url, deadline_s=1) as router:
+        assert (await post(router)).status_code == 200
+        totals = await audited(router)
+        assert (totals["timeout"], totals["cost_unknown"]) == (1, 1)
         await until(lambda: upstream.ended == 1)
-        assert len(upstream.requests) == 1
-        assert router.totals["audits"]["cost_unknown"] == 1
-    assert sorted(record.audit for record in records(tmp_path)) == ["dropped", "timeout"]
+    assert [record.audit for record in records(tmp_path)] == ["timeout"]
 
 
 async def test_a_client_that_hangs_up_with_its_answer_does_not_stop_the_audit(tmp_path):

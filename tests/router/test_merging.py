@@ -58,7 +58,7 @@ class Held:
 
 @contextlib.asynccontextmanager
 async def merging(folder, base_url, **sections):
-    router = create_app(config_for(folder, SURE, upstream=base_url, **sections))
+    router = create_app(config_for(folder, SURE, upstream=base_url, engine={"deadline_s": 30}, **sections))
     async with serving(router, lifespan="on") as url:
         await until(lambda: router.services.engine.health().state is not EngineState.LOADING)
         yield Running(url, router, None, folder)
