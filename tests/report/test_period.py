@@ -23,6 +23,7 @@ def test_a_span_counts_back_from_now(text, seconds):
 def test_a_date_is_its_first_moment_and_as_an_end_its_last():
     assert moment_s("2026-11-01", NOW) == local_s(2026, 11, 1)
     assert moment_s("2026-11-01", NOW, end=True) == local_s(2026, 11, 2)
+    assert moment_s(" 20261101 ", NOW, end=True) == local_s(2026, 11, 2)
 
 
 def test_a_moment_is_the_machines_unless_it_names_its_zone():

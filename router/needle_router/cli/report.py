@@ -43,7 +43,7 @@ def report(
     price = config.report.penalty_usd if penalty_usd is None else penalty_usd
     if not 0 <= price < float("inf"):
         raise Stop(Exit.USAGE, f"--penalty-usd {price:g}: expected an amount of at least 0")
-    path = ledger_of(settings)
+    path = ledger_of(config)
     known = certified(config, certificates)
     found = summary(read(path, since_s, until_s), penalty_usd=price, certificates=known)
     if html is not None:
@@ -72,11 +72,11 @@ def period(since: str, until: str | None) -> tuple[float, float]:
     return ends[0], ends[1]
 
 
-def ledger_of(settings: Settings | None) -> Place:
+def ledger_of(config: Config) -> Place:
     """Where the ledger is; stops where there is none."""
     from needle_router.build import ledger_path
 
-    path = ledger_path(loaded(settings, routes=False).config, os.environ)
+    path = ledger_path(config, os.environ)
     if path is None:
         raise Stop(Exit.USAGE, "the ledger is off: name one with --ledger")
     if not path.exists():

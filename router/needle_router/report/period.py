@@ -14,14 +14,22 @@ def moment_s(text: str, now: datetime.datetime, *, end: bool = False) -> float:
 
     A date means its first moment, with `end` its last, so that "until" a day holds that day. Raises ValueError.
     """
-    ago = _AGO.fullmatch(text.strip())
+    text = text.strip()
+    ago = _AGO.fullmatch(text)
     if ago:
         return now.timestamp() - float(ago[1]) * _SECONDS[ago[2]]
-    day = re.fullmatch(r"\d{4}-\d\d-\d\d", text.strip())
-    found = datetime.datetime.fromisoformat(text.strip())
-    if day and end:
+    found = datetime.datetime.fromisoformat(text)
+    if end and _is_day(text):
         found += datetime.timedelta(days=1)
     return found.timestamp()
+
+
+def _is_day(text: str) -> bool:
+    try:
+        datetime.date.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
 
 
 def day_of(time_s: float) -> str:
