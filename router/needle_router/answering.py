@@ -6,9 +6,10 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
 from needle_policies import Action
+from needle_router.accounts import Sent
 from needle_router.counting import count_usage
 from needle_router.errors import RouterError
-from needle_router.exchange import Exchange, Sent
+from needle_router.exchange import Exchange
 from needle_router.forward.answer import send_error
 from needle_router.incoming import unless_gone
 from needle_router.observe import Header

@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 
 from needle_policies import Action
 from needle_policies.audit import Audit
+from needle_router.accounts import Sent
 from needle_router.answering import send_reply
 from needle_router.comparing import comparison_of
-from needle_router.exchange import Exchange, Sent
+from needle_router.exchange import Exchange
 from needle_router.forward.inner import InnerResponse, never, open_inner, replay
 from needle_router.observe import header_value
 from needle_router.pipeline import Attempt, Pipeline, Verdict

@@ -1,4 +1,4 @@
-"""One request under way: what came, who listens, when things happened, and what is noted of it.
+"""One request under way: what came, who listens, and what goes on to the upstream.
 
 How it is answered is decided elsewhere (`routing`); every way of answering works on one of these and ends in `record`.
 """
@@ -12,52 +12,24 @@ from dataclasses import dataclass, field
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from needle_policies import Action
+from needle_router.accounts import Sent, Timing, described
 from needle_router.forward.inner import hung_up
 from needle_router.incoming import read_body
 from needle_router.observe import Header, without_needle
-from needle_router.pipeline import NOTHING_SEEN, Attempt, Verdict
-from needle_router.records import DecisionRecord, content_of
+from needle_router.pipeline import Attempt, Verdict
+from needle_router.records import DecisionRecord
 from needle_router.services import Services
 from needle_router.surfaces import chat, chat_answers, completions
 from needle_router.surfaces.base import Surface
-from needle_router.task import EngineOutcome, EngineReply
-from needle_router.turn import Turn, Usage
+from needle_router.turn import Turn
 from needle_router.usage_option import with_usage
 
 CHAT = Surface(chat.parse, chat_answers.render, chat_answers.chunks)
 COMPLETIONS = Surface(completions.parse, completions.render, completions.chunks, routed=False)
-#: Where nobody else could have been asked, so that nothing was saved.
-ALONE_REASONS = ("local-model", "no-upstream")
 #: Kinds of policies; one of a third party that is named otherwise goes into no header.
 KIND = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 #: Of requests that are no chat completion, and so are passed on.
 PASSED = Verdict(Action.FORWARD, "not-chat")
-
-
-@dataclass(slots=True)
-class Timing:
-    """When things happened, in seconds of a monotonic clock; `engine_s` and `queue_s` are spans."""
-
-    started: float
-    handed_over: float | None = None
-    engine_s: float = 0.0
-    queue_s: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """What became of a request: the status that the client saw, tokens by who read them, and what went wrong.
-
-    `status` is 0 where no answer began. `error` is "" where the answer is whole, else "cut" or an error's code.
-    """
-
-    status: int
-    usage: Usage | None = None
-    saved: Usage | None = None
-    raced: bool = False
-    wasted: Usage | None = None
-    error: str = ""
-    comparison: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,10 +130,8 @@ class Exchange:
         return found
 
     def overhead_s(self) -> float:
-        """Seconds the router added: up to handing over, or all of a local answer but the engine's own time."""
-        if self.timing.handed_over is not None:
-            return self.timing.handed_over - self.timing.started
-        return max(0.0, self.services.clock() - self.timing.started - self.timing.engine_s - self.timing.queue_s)
+        """Seconds the router added so far."""
+        return self.timing.overhead_s(self.services.clock())
 
     def record(self, route: str, verdict: Verdict, turn: Turn | None, sent: Sent) -> None:
         """Note what happened."""
@@ -169,63 +139,10 @@ class Exchange:
 
     def described(self, route: str, verdict: Verdict, turn: Turn | None, sent: Sent) -> DecisionRecord:
         """What happened, as it stands now."""
-        services, attempt, prepared = self.services, verdict.attempt, verdict.prepared
-        model = turn.model if turn is not None else ""
-        evidence = attempt.evidence if attempt is not None else NOTHING_SEEN
-        saved = sent.saved if verdict.reason not in ALONE_REASONS else None
-        return DecisionRecord(
-            time_s=services.now(),
-            route=route,
-            reason=verdict.reason,
-            policy=verdict.policy,
-            mode=services.config.mode,
-            model=model,
-            stream=turn.stream if turn is not None else False,
-            status=sent.status,
-            tools_offered=prepared.features.tool_names if prepared is not None else (),
-            tools_called=evidence.calls,
-            confidence=evidence.confidence,
-            failures=evidence.failures,
-            uncovered=evidence.uncovered,
-            fingerprint=services.pipeline.fingerprint(prepared) if attempt is not None and prepared else "",
-            risks=prepared.features.risks_of(evidence.calls) if prepared is not None else (),
-            overhead_s=self.overhead_s(),
-            engine_s=attempt.outcome.compute_s if attempt is not None else 0.0,
-            queue_s=attempt.outcome.queue_wait_s if attempt is not None else 0.0,
-            total_s=services.clock() - self.timing.started,
-            usage=sent.usage,
-            cost_usd=services.cost_usd(model, sent.usage),
-            saved=saved,
-            saved_usd=services.cost_usd(model, saved),
-            raced=sent.raced,
-            wasted=sent.wasted,
-            wasted_usd=services.cost_usd(model, sent.wasted),
-            comparison=sent.comparison,
-            answerable=self.answerable(route, verdict),
-            error=sent.error,
-            reinitialized=attempt is not None and _loaded_anew(attempt.outcome),
-            engine_ran=attempt is not None,
-            content=self.content(turn, attempt),
-        )
-
-    def answerable(self, route: str, verdict: Verdict) -> bool:
-        """Whether the calls were answered here, or would have been had they not only been watched."""
-        if not verdict.shadow or verdict.attempt is None or verdict.prepared is None:
-            return route != "upstream"
-        return self.services.pipeline.answerable(verdict.prepared, verdict.attempt.evidence)
+        return described(self.services, self.timing, route, verdict, turn=turn, sent=sent)
 
     def note_engine(self, attempt: Attempt | None) -> None:
         """The engine's own time is none that the router added."""
         if attempt is not None:
             self.timing.engine_s = attempt.outcome.compute_s
             self.timing.queue_s = attempt.outcome.queue_wait_s
-
-    def content(self, turn: Turn | None, attempt: Attempt | None) -> str:
-        """What was said and called, only where the operator wants it kept."""
-        if turn is None or not self.services.config.ledger.content:
-            return ""
-        return content_of(turn.user_text, attempt.findings.calls if attempt and attempt.findings else ())
-
-
-def _loaded_anew(outcome: EngineOutcome) -> bool:
-    return isinstance(outcome, EngineReply) and outcome.reinitialized

@@ -12,9 +12,10 @@ from dataclasses import replace
 from starlette.types import Receive
 
 from needle_policies import Action
+from needle_router.accounts import Sent
 from needle_router.comparing import comparison_of
 from needle_router.errors import BudgetExceeded
-from needle_router.exchange import Exchange, Sent
+from needle_router.exchange import Exchange
 from needle_router.forward.answer import send_error
 from needle_router.forward.inner import replay
 from needle_router.observe import ObservedSend

@@ -6,9 +6,10 @@ from typing import Any
 
 import orjson
 
+from needle_router.accounts import Sent
 from needle_router.answering import JSON_HEADERS
 from needle_router.errors import ModelNotFound, UpstreamBroken
-from needle_router.exchange import PASSED, Exchange, Sent
+from needle_router.exchange import PASSED, Exchange
 from needle_router.forward.inner import InnerResponse, open_inner
 from needle_router.observe import Header, with_request_id, without_needle
 from needle_router.services import Services, local_name

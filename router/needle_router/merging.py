@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from needle_policies import Action
+from needle_router.accounts import Sent
 from needle_router.answering import local_reply, send_reply
 from needle_router.counting import whole_prompt
 from needle_router.errors import RouterError, UpstreamBroken
-from needle_router.exchange import Exchange, Sent
+from needle_router.exchange import Exchange
 from needle_router.forward.answer import send_error
 from needle_router.forward.inner import never, open_inner, replay
 from needle_router.incoming import ClientGone, unless_gone

@@ -15,10 +15,11 @@ from anyio.abc import TaskGroup
 from starlette.types import Message, Send
 
 from needle_policies import Action
+from needle_router.accounts import Sent
 from needle_router.answering import local_reply, send_reply
 from needle_router.counting import whole_prompt
 from needle_router.errors import UpstreamBroken
-from needle_router.exchange import Exchange, Sent
+from needle_router.exchange import Exchange
 from needle_router.forward.inner import Channel, never, replay
 from needle_router.forwarding import observed_send, shadow
 from needle_router.incoming import ClientGone
