@@ -60,6 +60,8 @@ def described(
         reason=verdict.reason,
         policy=verdict.policy,
         mode=services.config.mode,
+        # Passed on unread: whether it cost anything was not looked at.
+        chat=turn is not None or verdict.reason != "not-chat",
         model=model,
         stream=turn.stream if turn is not None else False,
         status=sent.status,

@@ -360,3 +360,13 @@ async def test_the_ledger_keeps_words_only_on_request(tmp_path, kept):
         await until(lambda: seen)
         assert (TEXT in seen[0].content) is kept
         assert bool(seen[0].content) is kept
+
+
+async def test_what_is_passed_on_unread_has_no_usage_to_be_unknown(tmp_path):
+    async with running(tmp_path, {"envelopes": [envelope(KITCHEN)]}) as router, httpx.AsyncClient() as http:
+        await http.get(f"{router.url}/v1/models")
+        await until(lambda: router.totals["upstream"]["requests"] == 1)
+        assert router.totals["upstream"]["usage_unknown"] == 0
+        await post(router.url, ask("hello", tools=[], stream=True))
+        await until(lambda: router.totals["upstream"]["requests"] == 2)
+        assert router.totals["upstream"]["usage_unknown"] == 1
