@@ -1,6 +1,10 @@
 """The generators: the same seed makes the same examples, and every expected call fits its declaration."""
 
+import os
 import random
+import subprocess
+import sys
+from pathlib import Path
 
 import jsonschema_rs
 import pytest
@@ -9,6 +13,7 @@ from training.generators.mistakes import corrupt
 from training.generators.narrow import CITIES, ROOMS
 from training.generators.words import ITEMS, held_out
 
+ROOT = Path(__file__).resolve().parents[2]
 SPLITS = [(name, part) for name, generator in GENERATORS.items() for part in generator.SPLITS]
 KINDS = [(name, kind) for name, generator in GENERATORS.items() for kind in generator.KINDS]
 NO_CALL = {"chat", "remark", "unserved", "missing"}
@@ -22,6 +27,29 @@ def examples(name, count, *, seed=7, part="train", kind=None):
 @pytest.mark.parametrize(("name", "part"), SPLITS)
 def test_the_same_seed_makes_the_same_examples(name, part):
     assert examples(name, 100, part=part) == examples(name, 100, part=part)
+
+
+DIGEST = """
+import hashlib, json
+from training.generators import GENERATORS
+for name, kind in GENERATORS.items():
+    for part in kind.SPLITS:
+        source = kind(7, part)
+        drawn = json.dumps([source.example() for _ in range(300)])
+        print(name, part, hashlib.sha256(drawn.encode()).hexdigest())
+"""
+
+
+def test_the_same_seed_makes_the_same_examples_in_every_process():
+    def drawn(hash_seed):
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        done = subprocess.run(
+            [sys.executable, "-c", DIGEST], cwd=ROOT, env=environment, capture_output=True, timeout=60, check=True
+        )
+        return done.stdout.decode().splitlines()
+
+    assert len(drawn("1")) == len(SPLITS)
+    assert drawn("1") == drawn("2")
 
 
 @pytest.mark.parametrize("name", GENERATORS)

@@ -66,7 +66,8 @@ class Declared:
         if kind == "enum":
             return {"type": "string", "enum": rest.split(",")}, lambda v: v
         if rest in ("room", "color", "door", "scene") and r.random() < 0.12:
-            values = {getattr(slots, rest)() for _ in range(r.randint(2, 4))}
+            # In the order drawn: that of a set differs from process to process, and so would all that is drawn later.
+            values = dict.fromkeys(getattr(slots, rest)() for _ in range(r.randint(2, 4)))
             under = r.random() < 0.4
             codes = {v: v.replace(" ", "_") if under else v for v in values}
             return {"type": "string", "enum": list(codes.values())}, codes.get
