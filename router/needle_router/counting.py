@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from needle_router.envelopes import written
-from needle_router.pipeline import MAX_COUNTED_CHARS, Attempt, Pipeline, Prepared
+from needle_router.pipeline import Attempt, Pipeline, Prepared
 from needle_router.tokens import CHARS_PER_TOKEN
 from needle_router.turn import Usage
+
+#: Longer prompts are not counted token by token: it would hold up other requests for a figure that is an estimate.
+MAX_COUNTED_CHARS = 8_000
 
 
 def count_usage(pipeline: Pipeline, attempt: Attempt) -> Usage:
@@ -30,7 +33,6 @@ def whole_prompt(pipeline: Pipeline, prepared: Prepared, words: str = "") -> Usa
     texts = [message.text for message in prepared.turn.messages]
     texts += [call.arguments for message in prepared.turn.messages for call in message.calls]
     text = "\n".join((prepared.task.tools, *texts))
-    # Counting very long texts exactly would take longer than it is worth.
     long = len(text) > MAX_COUNTED_CHARS
     prompt_tokens = len(text) // CHARS_PER_TOKEN if long else pipeline.tokens.count(text)
     return Usage(prompt_tokens, pipeline.tokens.count(words) if words else 0, estimated=True)

@@ -5,6 +5,7 @@ import contextlib
 import json
 
 import httpx
+import msgspec
 import pytest
 from tests.router.support import HEAD, KITCHEN, TEXT, Running, ask, config_for, envelope
 from tests.servers import answer, connected, free_port, recording, request, serving, until
@@ -57,9 +58,11 @@ async def after_the_engine(router, peer, data):
 
 
 @contextlib.asynccontextmanager
-async def racing(folder, script, base_url, **sections):
+async def racing(folder, script, base_url, *, include_usage=False, **sections):
     sections = {"policy": RACED, "engine": {"deadline_s": 30}, **sections}
-    router = create_app(config_for(folder, script, upstream=base_url, **sections))
+    config = config_for(folder, script, upstream=base_url, **sections)
+    asking = msgspec.structs.replace(config.upstream, include_usage=include_usage)
+    router = create_app(msgspec.structs.replace(config, upstream=asking))
     async with serving(router, lifespan="on") as url:
         await until(lambda: router.services.engine.health().state is not EngineState.LOADING)
         yield Running(url, router, None, folder)
@@ -156,6 +159,20 @@ async def test_the_upstream_is_first_and_its_bytes_are_relayed(tmp_path, kind, b
         None,
     )
     assert first.usage == (None if kind == SSE else first.usage)
+
+
+async def test_the_usage_of_a_relayed_stream_is_asked_for_and_hidden_where_configured(tmp_path):
+    words = {**HEAD, "choices": [{"index": 0, "delta": {"content": "Hello."}, "finish_reason": "stop"}]}
+    last = {**HEAD, "choices": [], "usage": {"prompt_tokens": 40, "completion_tokens": 6}}
+    shown = b"data: " + json.dumps(words).encode() + b"\n\n"
+    given = answer(200, shown + b"data: " + json.dumps(last).encode() + b"\n\ndata: [DONE]\n\n", SSE)
+    options = {"include_usage": True, "engine": PATIENT}
+    async with recording(given) as upstream, racing(tmp_path, SLOW, upstream.base_url, **options) as router:
+        answered = await post(router, ask(stream=True))
+        assert answered.content == shown + b"data: [DONE]\n\n"
+        assert json.loads(upstream.requests[0].body)["stream_options"] == {"include_usage": True}
+    (record,) = records(tmp_path)
+    assert (record.raced, record.usage.prompt_tokens, record.usage.completion_tokens) == (True, 40, 6)
 
 
 async def test_an_answer_that_fails_a_check_leaves_the_upstream_to_answer(tmp_path):
