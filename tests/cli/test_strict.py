@@ -345,6 +345,24 @@ async def test_a_body_that_comes_after_its_answer_buys_no_time():
             await dripping(client, b"b")
 
 
+async def test_a_head_goes_out_with_its_body_or_at_once_where_there_is_none_yet():
+    go_on = asyncio.Event()
+
+    async def in_two(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"4")]})
+        if scope["path"] == "/slow":
+            await go_on.wait()
+        await send({"type": "http.response.body", "body": b"HTTP"})
+
+    async with strict(in_two) as (url, _), connected(url) as client, asyncio.timeout(10):
+        await client.write(b"GET / HTTP/1.1\r\nhost: h\r\n\r\n")
+        assert (await client.reader.read(65536)).endswith(b"content-length: 4\r\n\r\nHTTP")
+        await client.write(b"GET /slow HTTP/1.1\r\nhost: h\r\n\r\n")
+        assert (await client.reader.read(65536)).endswith(b"content-length: 4\r\n\r\n")
+        go_on.set()
+        assert await client.reader.read(65536) == b"HTTP"
+
+
 async def test_an_early_answer_that_ends_the_connection_reaches_a_client_that_is_still_sending():
     async def too_large(scope, receive, send):
         headers = [(b"content-length", b"2"), (b"connection", b"close")]

@@ -56,6 +56,7 @@ class StrictProtocol(HttpToolsProtocol):
         #: True once nothing more is read from this client.
         self.deaf = False
         self.fault: RouterError | None = None
+        self.gentle: GentleTransport | None = None
         self.running: RequestResponseCycle | None = None
 
     # ------------------------------------------------------------------------------------------- the connection
@@ -223,22 +224,29 @@ class StrictProtocol(HttpToolsProtocol):
         cycle.message_event.set()
         self.flow.resume_writing()
         if told:
+            self._flush()
             self.transport.close()
         else:
             self._say(error)
 
     def _say(self, error: RouterError) -> None:
         """Write the refusal, and close."""
+        self._flush()
         self.transport.write(refusal(error))
         self._linger()
 
     def part(self) -> None:
         """The last answer of the connection has been written. Its client may still be sending the request."""
+        self._flush()
         if self.phase == BODY and not self.transport.is_closing():
             self.deaf = True
             self._linger()
         else:
             self.transport.close()
+
+    def _flush(self) -> None:
+        if self.gentle is not None:
+            self.gentle.flush()
 
     def _linger(self) -> None:
         """Close, but read on for a while: a reset at once could overtake what was written."""
