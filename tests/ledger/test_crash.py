@@ -13,7 +13,7 @@ from needle_router.ledger import Ledger, read_ledger
 from needle_router.ledger.writer import BATCH
 from needle_router.records import DecisionRecord
 
-#: Puts about 900 records a second, and says after each how many were put and how many of them are written.
+#: Puts about 450 records a second, and says after each how many were put and how many of them are written.
 WRITER = """
 import os, sys, time
 from needle_router.ledger import Ledger, place_of
@@ -23,11 +23,11 @@ ledger.start()
 for number in range(1_000_000):
     ledger.put(DecisionRecord(time.time(), "local", "confident", model=str(number)))
     os.write(1, b"%d %d\\n" % (number + 1, ledger.written))
-    time.sleep(0.001)
+    time.sleep(0.002)
 """
 
 
-def killed_while_writing(place, log, *, after=700):
+def killed_while_writing(place, log, *, after=400):
     """How many records the writer had put, and knew to be written, when it was killed with SIGKILL."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with log.open("wb") as out:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import anyio
 import pytest
@@ -22,6 +23,10 @@ from needle_router.ledger.rows import SCHEMA_VERSION
 from needle_router.records import DecisionRecord
 from needle_router.spend import Spend
 from needle_router.turn import Usage
+
+pytest.importorskip("psycopg", reason="needs the extra needle-router[postgres]")
+from needle_router.ledger.postgres_tables import migrate, version_of
+from needle_router.ledger.postgres_wire import connected
 
 pytestmark = pytest.mark.xdist_group("postgres")
 RETRY_S = (0.05, 0.2)
@@ -121,6 +126,21 @@ def test_two_replicas_start_at_once_and_write_to_one_database(database):
         each.stdout.close()
 
 
+def test_a_replica_that_waits_while_another_makes_the_tables_finds_them_afterwards(database):
+    def late():
+        with connected(database.place) as other, other.transaction():
+            migrate(other)
+            return version_of(other)
+
+    waiting = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+    with ThreadPoolExecutor() as threads, connected(database.place) as quick:
+        with quick.transaction():
+            migrate(quick)
+            found = threads.submit(late)
+            until(lambda: database.ask(waiting))
+        assert found.result(10) == SCHEMA_VERSION
+
+
 def test_a_server_that_is_down_keeps_records_waiting_and_loses_none(server, database):
     server.stop()
     try:
@@ -169,12 +189,10 @@ def test_a_database_that_stays_away_costs_only_what_the_queue_cannot_hold():
     ledger = started(place, queue_limit=10)
     ledger.put(record())
     until(lambda: ledger.state == "degraded")
-    began = time.perf_counter()
     for _ in range(1000):
         ledger.put(record())
     # One waits in the writer's hand, ten in the queue.
     assert ledger.dropped == 990
-    assert time.perf_counter() - began < 1
     ledger.close()
     assert ledger.dropped == 1001
 

@@ -36,8 +36,9 @@ def migrate(connection: Connection) -> None:
 
 def version_of(connection: Connection) -> int:
     """The schema version of the tables, 0 where there are none; raises `NewerSchema`."""
-    row = connection.execute("SELECT to_regclass(%s)", (VERSION,)).fetchone()
-    if row is None or row[0] is None:
+    # Not to_regclass: within a transaction it may remember that there was none before another replica made them.
+    query = "SELECT FROM pg_catalog.pg_class WHERE relname = %s AND pg_catalog.pg_table_is_visible(oid)"
+    if connection.execute(query, (VERSION,)).rowcount == 0:
         return 0
     row = connection.execute(sql.SQL("SELECT max(version) FROM {}").format(sql.Identifier(VERSION))).fetchone()
     version = int(row[0] or 0) if row is not None else 0
