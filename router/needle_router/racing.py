@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 
 import anyio
 from anyio.abc import TaskGroup
-from starlette.types import Message, Send
 
 from needle_policies import Action
 from needle_router.accounts import Sent
@@ -20,41 +19,32 @@ from needle_router.answering import local_reply, send_reply
 from needle_router.counting import whole_prompt
 from needle_router.errors import UpstreamBroken
 from needle_router.exchange import Exchange
-from needle_router.forward.inner import Channel, never, replay
-from needle_router.forwarding import observed_send, shadow
+from needle_router.forward.inner import never, replay
+from needle_router.forwarding import shadow
+from needle_router.gate import LOCAL, MERGED, Gate
 from needle_router.incoming import ClientGone
 from needle_router.merged import MergeOutcome, Merging, no_answer, send_merged
 from needle_router.merging import conclude, merging_of, note_left
-from needle_router.observe import ObservedSend
 from needle_router.pipeline import Prepared, Verdict
-from needle_router.turn import Reply, Turn
+from needle_router.turn import Reply, Turn, Usage
 
 logger = logging.getLogger("needle_router.racing")
-#: From this status on an answer is an error.
-FAILED = 400
-LOCAL, UPSTREAM, MERGED = "local", "upstream", "merged"
 #: The action of the engine's verdict -> who has won with it. Anything else leaves the answer to the upstream.
 WINNERS = {Action.ANSWER: LOCAL, Action.MERGE: MERGED}
 
 
 @dataclass(slots=True)
 class Race:
-    """One race. `winner` is set once, by whoever is first; `verdict` is the engine's, `shown` the upstream's reason."""
+    """One race. `verdict` is the engine's, once it is in."""
 
     exchange: Exchange
     turn: Turn
     prepared: Prepared
-    shown: Verdict
-    winner: str = ""
+    gate: Gate
     verdict: Verdict | None = None
     gone: bool = False
-    failed: bool = False
-    hide_usage: bool = False
     raised: Exception | None = None
     group: TaskGroup = field(default_factory=anyio.create_task_group)
-    judged: anyio.Event = field(default_factory=anyio.Event)
-    channel: Channel = field(default_factory=Channel)
-    observed: ObservedSend | None = None
     reply: Reply | None = None
     merging: Merging | None = None
     outcome: MergeOutcome | None = None
@@ -85,20 +75,18 @@ class Race:
 
     async def _ask_engine(self, mode: str) -> None:
         self.verdict = verdict = await self._judged(mode)
-        if not self.winner:
+        if not self.gate.winner:
             try:
                 self._claim(verdict)
             except Exception:
-                self.shown = self.verdict = _fault()
-        self.judged.set()
-        if self.winner == LOCAL:
-            self.group.cancel_scope.cancel()
-        elif self.merging is not None:
+                self.gate.shown = self.verdict = _fault()
+        self.gate.judged.set()
+        if self.merging is not None:
             self.outcome = await self._merged(self.merging)
+        if self.gate.winner in (LOCAL, MERGED):
             self.group.cancel_scope.cancel()
 
     async def _judged(self, mode: str) -> Verdict:
-        """The engine's verdict; a fault of ours leaves the answer to the upstream."""
         try:
             verdict = await self.exchange.services.pipeline.judge(self.prepared, mode)
         except Exception:
@@ -113,80 +101,48 @@ class Race:
             self.reply = local_reply(self.exchange, verdict, self.turn, LOCAL)
         elif winner == MERGED:
             self.merging = merging_of(self.exchange, verdict, self.turn)
-        self.winner, self.shown = winner, verdict
+        self.gate.winner, self.gate.shown = winner, verdict
 
     async def _merged(self, merging: Merging) -> MergeOutcome:
         try:
-            return await send_merged(merging, await self.channel.response())
+            return await send_merged(merging, await self.gate.channel.response())
         except UpstreamBroken as error:
             return no_answer(merging, error)
 
     async def _ask_upstream(self) -> None:
-        exchange = self.exchange
         # A merged answer is read here, so it must not come compressed.
-        out = exchange.outgoing(self.turn, readable=self._may_merge())
-        self.hide_usage = out.adds_usage
+        out = self.exchange.outgoing(self.turn, readable=self._may_merge())
+        self.gate.hide_usage = out.adds_usage
         try:
-            await exchange.app(out.scope, replay(out.body, never), self._gate)
+            await self.exchange.app(out.scope, replay(out.body, never), self.gate)
         except Exception as error:
             self.raised = error
-        if self.winner != UPSTREAM:
-            self.failed = True
-            await self.judged.wait()
-        if self.winner == MERGED:
-            return await self.channel.finish(self.raised)
-        self.group.cancel_scope.cancel()
+        if await self.gate.ended(self.raised):
+            self.group.cancel_scope.cancel()
 
     def _may_merge(self) -> bool:
         when = self.exchange.services.config.merge.when
         return when == "always" or (when == "mixed" and self.prepared.features.clauses > 1)
 
-    async def _gate(self, message: Message) -> None:
-        """The upstream's way out: its first message waits here until it is clear who answers."""
-        if self.observed is None and not self.winner:
-            if message.get("status", FAILED) >= FAILED:
-                self.failed = True
-                await self.judged.wait()
-            self.winner = self.winner or UPSTREAM
-        await self._way_out()(message)
-
-    def _way_out(self) -> Send:
-        if self.winner == MERGED:
-            return self.channel.send
-        if self.winner == LOCAL:
-            # About to be cancelled; what it says is of no use any more.
-            return _unheard
-        if self.observed is None:
-            self.observed = observed_send(self.exchange, self.shown, hide_usage=self.hide_usage)
-        return self.observed
-
     # ------------------------------------------------------------------ the end
 
     async def _finish(self) -> None:
         exchange, verdict = self.exchange, self.verdict
-        if self.reply is not None:
-            assert verdict is not None
+        if verdict is not None and self.reply is not None:
             exchange.timing.handed_over = None
-            reply = self.reply
-            await send_reply(exchange, verdict, self.turn, reply)
-            wasted = None if self.failed else whole_prompt(exchange.services.pipeline, self.prepared)
-            sent = Sent(200, saved=reply.usage.without_reasoning, raced=True, wasted=wasted)
-            return exchange.record("local", verdict, self.turn, sent)
-        if self.merging is not None:
-            assert verdict is not None
-            assert self.outcome is not None
-            return await conclude(exchange, verdict, self.merging, self.outcome, raced=True)
-        await self._passed_on()
+            await send_reply(exchange, verdict, self.turn, self.reply)
+            saved = self.reply.usage.without_reasoning
+            exchange.record("local", verdict, self.turn, Sent(200, saved=saved, raced=True, wasted=self._wasted()))
+        elif verdict is not None and self.merging is not None and self.outcome is not None:
+            await conclude(exchange, verdict, self.merging, self.outcome, raced=True)
+        else:
+            await self._passed_on()
 
     async def _passed_on(self) -> None:
         """The upstream's answer has gone out, whole or not."""
-        observed, shown = self.observed, self._seen()
-        complete = observed is not None and observed.complete
-        error = "exception" if self.raised is not None else "" if complete else "cut"
-        usage = observed.reader.finish() if observed is not None and observed.reader is not None else None
-        sent = Sent(observed.status if observed is not None else 0, usage, raced=True, error=error)
-        if shown.shadow and observed is not None and not error:
-            await shadow(self.exchange, shown, self.turn, observed, sent)
+        shown, sent, relayed = self._seen(), self.gate.sent(self.raised), self.gate.relayed
+        if shown.shadow and relayed is not None and not sent.error:
+            await shadow(self.exchange, shown, self.turn, relayed, sent)
         else:
             self.exchange.record("upstream", shown, self.turn, sent)
         if self.raised is not None:
@@ -195,18 +151,22 @@ class Race:
     def _seen(self) -> Verdict:
         """What the upstream's answer said of itself, with whatever the engine has found by now."""
         found = self.verdict.attempt if self.verdict is not None else None
-        return replace(self.shown, attempt=found)
+        return replace(self.gate.shown, attempt=found)
+
+    def _wasted(self) -> Usage | None:
+        """What the upstream was asked for in vain; an error costs nothing."""
+        return None if self.gate.failed else whole_prompt(self.exchange.services.pipeline, self.prepared)
 
     def _note_left(self) -> None:
         """Note a client that left, or a server that stopped, before the end."""
         if self.merging is not None and self.verdict is not None:
             return note_left(self.exchange, self.verdict, self.merging, raced=True)
-        if self.observed is not None:
-            sent = Sent(self.observed.status, raced=True, error="cut")
+        if self.gate.relayed is not None:
+            sent = Sent(self.gate.relayed.status, raced=True, error="cut")
             return self.exchange.record("upstream", self._seen(), self.turn, sent)
-        wasted = None if self.failed else whole_prompt(self.exchange.services.pipeline, self.prepared)
-        left = Verdict(Action.FORWARD, "race-left", self.shown.policy, prepared=self.prepared)
-        return self.exchange.record("upstream", left, self.turn, Sent(0, raced=True, wasted=wasted, error="cut"))
+        left = Verdict(Action.FORWARD, "race-left", self.gate.shown.policy, prepared=self.prepared)
+        sent = Sent(0, raced=True, wasted=self._wasted(), error="cut")
+        return self.exchange.record("upstream", left, self.turn, sent)
 
 
 def _fault() -> Verdict:
@@ -215,14 +175,10 @@ def _fault() -> Verdict:
     return Verdict(Action.FORWARD, "internal-error")
 
 
-async def _unheard(message: Message) -> None:
-    """Where the words of a leg go that has lost."""
-
-
 async def race(exchange: Exchange, prepared: Prepared, turn: Turn, mode: str) -> None:
     """Answer a request whose plan is a race."""
     planned = prepared.race
     assert planned is not None
     exchange.timing.handed_over = exchange.services.clock()
     lost = Verdict(Action.FORWARD, planned.reason, planned.policy, prepared=prepared)
-    await Race(exchange, turn, prepared, lost).run(mode)
+    await Race(exchange, turn, prepared, Gate(exchange, lost)).run(mode)
