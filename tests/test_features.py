@@ -142,3 +142,16 @@ def test_nothing_is_found_where_nothing_is_wrong():
 def test_what_a_tool_declares_of_its_risk(marks, risks):
     tool = Tool("set_lights", "", {**LIGHTS.parameters, **marks})
     assert seen(turn(tools=(tool, Tool("other")))).tool_risks == risks
+
+
+def test_a_turn_has_its_own_name_within_its_conversation():
+    def named(*messages):
+        return seen(Turn(raw=b"", model="m", messages=messages, tools=(LIGHTS,), has_tools=True))
+
+    first = (Message("system", "s"), Message("user", "lights on"))
+    later = (*first, Message("assistant", "Done."), Message("user", "lights on"))
+    names = [found.turn for found in (named(*first), named(*first), named(*later), named(Message("user", "lights on")))]
+    assert names[0] == names[1]
+    assert len(set(names)) == 3
+    assert named(*first).conversation == named(*later).conversation
+    assert (seen(turn(tools=())).turn, len(names[0])) == ("", 16)

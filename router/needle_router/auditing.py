@@ -43,7 +43,9 @@ DROPPED = Audited("dropped")
 
 def audit_of(pipeline: Pipeline, verdict: Verdict) -> Audit | None:
     """The audit that draws this local answer, if one does."""
-    if verdict.action is not Action.ANSWER or verdict.prepared is None or verdict.attempt is None:
+    if not pipeline.policies.audits or verdict.action is not Action.ANSWER:
+        return None
+    if verdict.prepared is None or verdict.attempt is None:
         return None
     situation = pipeline.situation(pipeline.config.mode)
     return pipeline.policies.audit_of(verdict.prepared.features, situation, verdict.attempt.evidence)

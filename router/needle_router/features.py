@@ -25,6 +25,7 @@ def features(turn: Turn, task: Task, catalogue: Catalogue, *, prompt_tokens: int
         and turn.tool_choice.mode is Choice.NAMED
         and (turn.tool_choice.names == (turn.response_format.name,))
     )
+    talk = conversation(turn) if turn.has_tools else ""
     return Features(
         has_tools=turn.has_tools,
         tool_names=tuple(catalogue.tools),
@@ -39,8 +40,8 @@ def features(turn: Turn, task: Task, catalogue: Catalogue, *, prompt_tokens: int
         clauses=wishes(turn.user_text[:COUNTED_CHARS]) if turn.has_tools else 1,
         stream=turn.stream,
         obstacles=tuple(dict.fromkeys((*turn.obstacles, *found_here(turn, task, catalogue)))),
-        conversation=conversation(turn) if turn.has_tools else "",
-        turn=turn_name(turn) if turn.has_tools else "",
+        conversation=talk,
+        turn=turn_name(turn, talk) if talk else "",
         tool_risks=risks(catalogue),
         results=results_of(turn),
     )
@@ -84,9 +85,9 @@ def conversation(turn: Turn) -> str:
     return _name((*turn.system_texts, first))
 
 
-def turn_name(turn: Turn) -> str:
-    """A stable name of this turn of its conversation: the same when the request is repeated, 16 hex digits."""
-    return _name((conversation(turn), str(len(turn.messages)), turn.user_text))
+def turn_name(turn: Turn, talk: str) -> str:
+    """A stable name of this turn of the conversation `talk`: the same when the request is repeated, 16 hex digits."""
+    return _name((talk, str(len(turn.messages)), turn.user_text))
 
 
 def _name(texts: Sequence[str]) -> str:

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 import anyio
 from starlette.types import Message, Receive
 
-from needle_policies.limits import Limits
+from needle_policies.limits import NO_LIMITS, Limits
 from needle_router.errors import BodyTooLarge
-from needle_router.observe import Header, header_value, header_values
+from needle_router.observe import PREFIX, Header, header_value, header_values
 
 T = TypeVar("T")
 #: A decimal number as people write one; `float` also takes "nan", "1_0" and digits of other scripts.
@@ -39,8 +39,11 @@ def limits_of(headers: Sequence[Header]) -> Limits | None:
 
     Whoever sends such a field wants less to be answered here, so one that cannot be read must not be passed over.
     """
-    scores = [_score(text) for text in header_values(headers, b"x-needle-min-confidence")]
-    listed = ",".join(header_values(headers, b"x-needle-never"))
+    ours = [header for header in headers if header[0].lower().startswith(PREFIX)]
+    if not ours:
+        return NO_LIMITS
+    scores = [_score(text) for text in header_values(ours, b"x-needle-min-confidence")]
+    listed = ",".join(header_values(ours, b"x-needle-never"))
     names = [name.strip() for name in listed.split(",") if name.strip()]
     if None in scores or any(TOOL_NAME.fullmatch(name) is None for name in names):
         return None
