@@ -3,6 +3,8 @@
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from needle_policies import Plan, Planned, Result, Situation
 from needle_policies.merge import Merge
@@ -142,3 +144,24 @@ def test_replies_come_before_the_guards_wherever_they_stand(merge):
 def test_templates_are_checked_when_they_are_read(templates, line):
     found = problems([{"kind": "replies", "templates": templates}])
     assert found == [] if line is None else found[0].startswith(line)
+
+
+@given(
+    st.text() | st.recursive(st.none() | st.booleans() | st.floats() | st.text(), st.lists).map(json.dumps), st.text()
+)
+def test_whatever_a_tool_says_there_is_a_sentence_or_none(text, arguments):
+    policy = Replies(templates={"f": "{result} {result.a} {b}", "g": "{result}", "h": "Done."})
+    for name in ("f", "g", "h"):
+        for given_arguments in (arguments, '{"b": 1}'):
+            said = policy.sentence(Result(name, given_arguments, text))
+            assert said is None or isinstance(said, str)
+
+
+@given(st.text(alphabet="{}ab.!:[] result", max_size=12))
+def test_a_template_that_passes_the_check_can_always_be_filled_or_is_silent(template):
+    try:
+        list(pieces(template))
+    except ValueError:
+        return
+    said = filled(template, {"a": "A", "b": 2}, {"a": "C"})
+    assert said is None or isinstance(said, str)
