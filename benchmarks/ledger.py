@@ -65,7 +65,10 @@ async def decided(services):
     await services.engine.start()
     try:
         await wait_until_loaded(services.engine)
-        return turn, await services.pipeline.decide(turn, "on")
+        verdict = await services.pipeline.decide(turn, "on")
+        # The engine's name is looked up once, while it is ready.
+        services.pipeline.fingerprint(verdict.prepared)
+        return turn, verdict
     finally:
         await services.engine.aclose()
 

@@ -82,6 +82,8 @@ def matches(clause: Clause, name: str) -> bool:
 
 def rates_at(periods: Sequence[Period], now: datetime.datetime) -> Rates:
     """The rates at `now`: the last period that holds, the first one where none does."""
+    if len(periods) == 1:
+        return periods[0][1]
     return next((rates for when, rates in reversed(periods) if active(when, now)), periods[0][1])
 
 

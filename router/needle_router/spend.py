@@ -16,6 +16,8 @@ from needle_router.ledger.store import LedgerError
 
 logger = logging.getLogger("needle_router.spend")
 DAYS_KEPT = 31
+#: Days begin on whole quarters of an hour, in every time zone there is.
+SLOT_S = 900
 QUARTER_S = 900
 
 
@@ -42,6 +44,7 @@ class Spend:
         self._began_s = now().timestamp()
         self._lock = threading.Lock()
         self._days: dict[datetime.date, Decimal] = {}
+        self._slot = (-1.0, datetime.date.min)
         self._reading: threading.Thread | None = None
 
     def start(self, ledger: Place | None) -> None:
@@ -67,11 +70,19 @@ class Spend:
         """Count `usd` spent at `time_s` (Unix seconds)."""
         if not usd:
             return
-        day = datetime.datetime.fromtimestamp(time_s, self._now().tzinfo).date()
+        day = self._day_of(time_s)
         with self._lock:
             self._days[day] = self._days.get(day, Decimal(0)) + Decimal(str(usd))
             while len(self._days) > DAYS_KEPT:
                 del self._days[min(self._days)]
+
+    def _day_of(self, time_s: float) -> datetime.date:
+        """The day of a moment here; most moments follow one of the same quarter of an hour."""
+        slot, day = self._slot
+        if slot != time_s // SLOT_S:
+            day = datetime.datetime.fromtimestamp(time_s, self._now().tzinfo).date()
+            self._slot = time_s // SLOT_S, day
+        return day
 
     def now(self) -> tuple[float | None, float | None]:
         """USD of today and of this month."""
