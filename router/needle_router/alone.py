@@ -22,7 +22,8 @@ from needle_router.errors import (
 )
 from needle_router.history import conversation_steps
 from needle_router.markers import control_marker, unreadable
-from needle_router.pipeline import Attempt, Pipeline, Prepared
+from needle_router.pipeline import Attempt, Pipeline
+from needle_router.preparing import Prepared
 from needle_router.reply import Stamp, calls_reply, extension, text_reply
 from needle_router.surfaces.chat_answers import arguments_text
 from needle_router.surfaces.ids import is_local_call_id

@@ -27,7 +27,8 @@ from needle_router.engine.pool import EnginePool
 from needle_router.engine.session import LoadFailed
 from needle_router.ledger import Ledger, Place, default_path, place_of
 from needle_router.metrics import Metrics
-from needle_router.pipeline import Pipeline, World
+from needle_router.pipeline import Pipeline
+from needle_router.preparing import World
 from needle_router.prices import Prices
 from needle_router.services import Services, local_name
 from needle_router.spend import Spend, local_now

@@ -8,7 +8,8 @@ from typing import Any
 import orjson
 
 from needle_router.compare import compare
-from needle_router.pipeline import Attempt, Prepared
+from needle_router.pipeline import Attempt
+from needle_router.preparing import Prepared
 from needle_router.surfaces.chat_read import answered_calls, answered_text
 from needle_router.turn import Call
 

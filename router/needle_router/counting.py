@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from needle_router.envelopes import written
-from needle_router.pipeline import Attempt, Pipeline, Prepared
+from needle_router.pipeline import Attempt, Pipeline
+from needle_router.preparing import Prepared
 from needle_router.tokens import CHARS_PER_TOKEN
 from needle_router.turn import Usage
 

@@ -25,7 +25,8 @@ from needle_router.gate import LOCAL, MERGED, Gate
 from needle_router.incoming import ClientGone
 from needle_router.merged import MergeOutcome, Merging, no_answer, send_merged
 from needle_router.merging import conclude, merging_of, note_left
-from needle_router.pipeline import Prepared, Verdict
+from needle_router.pipeline import Verdict
+from needle_router.preparing import Prepared
 from needle_router.turn import Reply, Turn, Usage
 
 logger = logging.getLogger("needle_router.racing")

@@ -20,7 +20,8 @@ from needle_router.forwarding import forward
 from needle_router.incoming import ClientGone, inspectable, limits_of, mode_of, unless_gone
 from needle_router.merging import merge
 from needle_router.observe import Header
-from needle_router.pipeline import Pipeline, Prepared, Verdict
+from needle_router.pipeline import Pipeline, Verdict
+from needle_router.preparing import Prepared
 from needle_router.racing import race
 from needle_router.replying import answer_with_text
 from needle_router.surfaces.base import Unreadable
