@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from needle_router.errors import ShuttingDown
 from needle_router.forward.answer import send_error, sse_error
-from needle_router.forward.headers import is_event_stream
+from needle_router.forward.headers import Header, is_event_stream
 
 #: A client that does not read must not keep the server from ending.
 LAST_WORD_S = 1.0
@@ -43,15 +43,16 @@ class LastWords:
 class _Answer:
     """An ASGI `send` that remembers how far its answer is."""
 
-    __slots__ = ("_send", "complete", "started", "stream")
+    __slots__ = ("_headers", "_send", "complete")
 
     def __init__(self, send: Send) -> None:
         self._send = send
-        self.started = self.stream = self.complete = False
+        self._headers: list[Header] | None = None
+        self.complete = False
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            self.started, self.stream = True, is_event_stream(message["headers"])
+            self._headers = list(message.get("headers", ()))
         elif not message.get("more_body", False):
             self.complete = True
         await self._send(message)
@@ -59,8 +60,8 @@ class _Answer:
     async def break_off(self) -> None:
         """Say why nothing more comes, where there is a way to say it."""
         error = ShuttingDown(STOPPED)
-        if not self.started:
+        if self._headers is None:
             await send_error(self._send, error)
-        elif self.stream and not self.complete:
+        elif not self.complete and is_event_stream(self._headers):
             body = b"\n\n" + sse_error(error)
             await self._send({"type": "http.response.body", "body": body, "more_body": True})
