@@ -142,10 +142,12 @@ async def test_where_everything_is_answered_here_audits_raise_the_alarm(tmp_path
         running(tmp_path, SCRIPT, upstream=DIFFERS, policy=tables) as router,
         httpx.AsyncClient(timeout=20) as http,
     ):
-        seen = set()
+        seen = []
         while not router.router.services.standings.alarms:
-            seen.add(await send(http, router.url, [{"role": "user", "content": TEXT}]))
-        assert seen == {("local", "confident")}
+            seen.append(await send(http, router.url, [{"role": "user", "content": TEXT}]))
+            # An audit follows its answer; the next request must not overtake it.
+            await until(lambda: router.totals["audits"]["compared"] == len(seen))
+        assert set(seen) == {("local", "confident")}
         assert await send(http, router.url, [{"role": "user", "content": TEXT}]) == ("upstream", "alarm")
         (row,) = (await http.get(f"{router.url}/-/status.json")).json()["canary"]["tools"]
         assert (row["alarm"], row["share"], row["steps"]) == (True, 0.0, 0)
