@@ -145,6 +145,13 @@ SERVERS = {
             "a tool without": (ask("set a timer for 5 minutes"), {}, "upstream uncertified threshold"),
         },
     ),
+    "a sentence": (
+        {"policy": policies({"kind": "replies", "templates": {"get_weather": "It is looked up."}})},
+        {
+            "after a tool's result": (ask(messages=PAST), {}, "local reply-template replies"),
+            "not after a wish": (ask(), {}, "local confident threshold"),
+        },
+    ),
     "in shadow": (
         {"mode": "shadow"},
         {
