@@ -4,9 +4,13 @@ import os
 import sqlite3
 import subprocess
 import sys
+import threading
 from contextlib import closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import httpx
 import pytest
+from tests.cli.conftest import Cli
 from tests.ledger.conftest import until
 
 from needle_router.ledger import Ledger, read_ledger
@@ -69,6 +73,51 @@ def test_the_ledger_of_a_killed_router_is_whole_and_written_on(tmp_path):
     assert [each.model for each in read_ledger(path)][before:] == ["after"]
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+class Upstream(BaseHTTPRequestHandler):
+    """Answers every request with an empty object."""
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["content-length"]))
+        self.send_response(200)
+        self.send_header("content-length", "2")
+        self.end_headers()
+        self.wfile.write(b"{}")
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def upstream():
+    with ThreadingHTTPServer(("127.0.0.1", 0), Upstream) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+        server.shutdown()
+        thread.join(10)
+
+
+def test_a_server_that_is_killed_has_its_decisions_and_goes_on_with_them(tmp_path, upstream):
+    cli, path = Cli(tmp_path), tmp_path / "decisions.db"
+    flags = ("--port", "0", "--mode", "off", "--upstream", upstream, "--ledger", str(path))
+
+    def asked(http, count):
+        for _ in range(count):
+            assert http.post("/v1/chat/completions", json={"model": "m", "messages": []}).status_code == 200
+
+    with cli.serving(*flags) as router, httpx.Client(base_url=router.url) as http:
+        asked(http, 100)
+        until(lambda: http.get("/-/status.json").json()["ledger"]["written"] == 100)
+        asked(http, 50)
+        router.process.kill()
+        router.process.wait(10)
+    kept = sum(1 for _ in read_ledger(path))
+    assert 100 <= kept <= 150
+    with cli.serving(*flags) as router, httpx.Client(base_url=router.url) as http:
+        asked(http, 1)
+        until(lambda: sum(1 for _ in read_ledger(path)) == kept + 1)
 
 
 @pytest.mark.xdist_group("postgres")

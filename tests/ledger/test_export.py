@@ -256,6 +256,9 @@ def test_a_ledger_in_postgres_is_exported_counted_and_pruned_the_same(cli, datab
     code, out, _ = cli("ledger", "info", "--json")
     found = json.loads(out)
     assert (code, found["place"], found["schema"], found["records"]) == (0, str(database.place), SCHEMA_VERSION, 2)
+    _, out, _ = cli("check", "--json", "--mode", "off", "--port", "0")
+    row = next(row for row in json.loads(out)["checks"] if row["name"] == "ledger")
+    assert (row["state"], row["text"]) == ("ok", f"{database.place}, 2 records")
     code, out, _ = cli("ledger", "prune", "--older-than", "2027-01-15T08:01:00+00:00")
     assert (code, out.partition(" from")[0]) == (0, "1 records")
 
