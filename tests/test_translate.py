@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from needle_router.history import conversation_steps, replayable_steps
+from needle_router.history import conversation_steps, differs, replayable_steps
 from needle_router.surfaces.ids import LOCAL_CALL_PREFIX, call_id, is_local_call_id
 from needle_router.translate import catalogue_of, extraction_tool, make_task, system_text
 from needle_router.turn import Choice, Format, Message, PastCall, ResponseFormat, Tool, ToolChoice, Turn
@@ -98,6 +98,27 @@ def test_a_history_in_which_the_upstream_spoke_is_never_replayed(spoken):
     assert replayable_steps(asked, is_local_call_id) is None
     assert task_of(asked, session="replay").steps == ("b",)
     assert not task_of(asked, session="replay").replay
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        pytest.param((), False, id="nothing was fed before the last text"),
+        pytest.param((("get_weather", "get_time"),), False, id="the same calls"),
+        pytest.param((("get_time", "get_weather"),), True, id="in another order"),
+        pytest.param(((),), True, id="no call"),
+    ],
+)
+def test_a_replay_is_held_against_the_conversation(said, expected):
+    assert differs(turn(*AGENT), said) is expected
+
+
+def test_only_what_was_fed_is_held_against_the_conversation():
+    asked = turn(*AGENT, Message("user", "thanks"), Message("user", "and tomorrow?"))
+    # Fed: the thanks and the question. No call followed either of the texts before.
+    assert not differs(asked, (("get_weather",),))
+    assert not differs(asked, ((), ("get_weather",)))
+    assert differs(asked, (("get_news",), (), ()))
 
 
 def test_needle_alone_feeds_what_came_since_the_last_user_message_when_it_cannot_replay():

@@ -70,6 +70,7 @@ REASONS = MappingProxyType(
         "intents-uncovered": "the request holds more wishes than the engine made calls",
         "parallel-forbidden": "several calls, and parallel_tool_calls is false",
         "repeated-call": "the same call was already made in this conversation",
+        "replay-differs": "fed this conversation again, the engine made other calls than it tells of",
         "unasked": "after a tool result, a call of a tool that the user's words do not name",
         "stop-string": "a stop string occurs in the arguments",
         "max-tokens": "the call is longer than max_tokens",

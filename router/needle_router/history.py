@@ -47,6 +47,31 @@ def may_go_on(turn: Turn, from_engine: Callable[[str], bool]) -> bool:
     return not open_calls
 
 
+def differs(turn: Turn, said: Sequence[Sequence[str]]) -> bool:
+    """Whether an engine that was fed this conversation again made other calls than the conversation tells of.
+
+    `said` are the names of its calls after each text fed before the last one. A text that no call followed, because
+    the client went on at once, tells nothing.
+    """
+    told = _calls_after_steps(turn.messages)[:-1]
+    pairs = zip(told[len(told) - len(said) :], said, strict=True) if len(said) <= len(told) else ()
+    return any(names and names != tuple(made) for names, made in pairs)
+
+
+def _calls_after_steps(messages: Sequence[Message]) -> list[tuple[str, ...]]:
+    """For each text that a replay feeds, the names of the calls that followed it."""
+    found: list[tuple[str, ...]] = []
+    previous = ""
+    for message in messages:
+        tool = message.role in ("tool", "function")
+        if message.role == "user" or (tool and previous not in ("tool", "function")):
+            found.append(())
+        elif message.role == "assistant" and found:
+            found[-1] += tuple(call.name for call in message.calls)
+        previous = message.role
+    return found
+
+
 def since_the_user(turn: Turn) -> Sequence[Message]:
     """What followed the last user message: calls and their results, in an agent's loop."""
     last = max((i for i, message in enumerate(turn.messages) if message.role == "user"), default=-1)

@@ -16,6 +16,7 @@ from needle_router.config.schema import Config
 from needle_router.engine.base import Engine
 from needle_router.envelopes import read_envelope
 from needle_router.evidence import Findings, weigh
+from needle_router.history import differs
 from needle_router.preparing import TOOL_RESULT, Prepared, Preparer, World
 from needle_router.task import EngineFailure, EngineOutcome, Envelope
 from needle_router.tokens import TokenCounter
@@ -188,7 +189,11 @@ class Pipeline:
             failed = replace(envelope, queue_wait_s=outcome.queue_wait_s, compute_s=outcome.compute_s)
             return Attempt(prepared, failed, evidence=Evidence(failures=(failed.reason,)))
         findings = weigh(prepared.turn, envelope, prepared.catalogue, facts=prepared.task.system)
-        return Attempt(prepared, outcome, envelope, findings, findings.evidence)
+        evidence = findings.evidence
+        if differs(prepared.turn, outcome.said):
+            # Whatever it says now, it says it of another conversation: its model or its tools are not those of then.
+            evidence = replace(evidence, failures=("replay-differs", *evidence.failures))
+        return Attempt(prepared, outcome, envelope, replace(findings, evidence=evidence), evidence)
 
 
 #: A judged extraction has its own two reasons, whatever check or policy was decisive.

@@ -30,7 +30,8 @@ class EngineReply:
     """The last envelope of a task as the engine gave it (a JSON object), and how it came about.
 
     `queue_wait_s` and `compute_s` are seconds. `replayed_turns` counts the texts fed, `reinitialized` says that system
-    or tools had to be loaded anew. `cached` means that no engine ran.
+    or tools had to be loaded anew. `cached` means that no engine ran. `said` are the names of the calls that the engine
+    made after each of the texts fed before the last one.
     """
 
     envelope: Mapping[str, Any]
@@ -39,6 +40,7 @@ class EngineReply:
     replayed_turns: int = 1
     reinitialized: bool = True
     cached: bool = False
+    said: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,6 +78,14 @@ def test_replay_feeds_only_the_new_text_of_an_agent_loop():
     assert library.ops == ['[{"ok":true}]/256']
 
 
+def test_replay_tells_what_the_engine_said_on_the_way():
+    calls = [{"name": "book", "arguments": {}}, {"name": "pay"}, "no call"]
+    library = Recorder({**ENVELOPE, "function_calls": calls}, {"function_calls": None}, ENVELOPE)
+    session = Session(library)
+    assert session.run(task("a", "[1]", "b", replay=True)).said == (("book", "pay"), ())
+    assert session.run(task("a", "[1]", "b", "c", replay=True)).said == ()
+
+
 def test_replay_loads_and_feeds_everything_when_the_tools_differ():
     library, session = replaying("book a room")
     assert facts(session.run(task("book a room", "[1]", tools=(OTHER,), replay=True))) == (2, True)

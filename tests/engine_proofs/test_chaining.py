@@ -210,6 +210,14 @@ def found(folder):
     return list(last.failures)
 
 
+async def test_a_conversation_that_another_model_led_is_not_gone_on_with(tmp_path):
+    # Fed the first text again, this engine books at once; in the conversation it had searched.
+    async with running(tmp_path, {"envelopes": [envelope(BOOKED)]}, engine=CHAIN) as router:
+        answer = await post(router, body(*LOOP))
+        assert route(answer) == ("upstream", "tool-result-turn")
+    assert found(tmp_path)[:1] == ["replay-differs"]
+
+
 async def test_a_tool_that_its_own_schema_keeps_upstream_stays_there(tmp_path):
     function = BOOK["function"]
     kept = {**BOOK, "function": {**function, "parameters": {**function["parameters"], "x-needle-local": "never"}}}
@@ -271,7 +279,8 @@ async def test_two_calls_of_one_answer_are_gone_on_from_when_both_have_their_res
     other = {"name": "search_flights", "arguments": {"to": "Bergen"}}
     both = {**called(), "tool_calls": [called()["tool_calls"][0], called(other, OURS[:-1] + "z")["tool_calls"][0]]}
     wish = user("book the cheapest flight to Oslo or Bergen")
-    async with running(tmp_path, GOOD, engine=CHAIN) as router:
+    script = {"envelopes": [envelope(SEARCHED, other), envelope(BOOKED)]}
+    async with running(tmp_path, script, engine=CHAIN) as router:
         half = await post(router, body(wish, both, result()))
         assert route(half) == ("upstream", "tool-result-turn")
         whole = await post(router, body(wish, both, result("[]", OURS[:-1] + "z"), result()))

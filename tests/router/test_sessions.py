@@ -107,6 +107,24 @@ async def test_a_history_in_which_the_upstream_spoke_is_not_replayed(tmp_path, s
         assert router.fed() == [BEDROOM_TEXT]
 
 
+@pytest.mark.parametrize(
+    "then, where",
+    [
+        pytest.param(KITCHEN, ("local", "confident"), id="the same call"),
+        pytest.param(
+            {"name": "get_weather", "arguments": {"city": "Oslo"}}, ("upstream", "replay-differs"), id="another call"
+        ),
+    ],
+)
+async def test_a_replay_in_which_the_engine_says_something_else_is_not_believed(tmp_path, then, where):
+    script = {"envelopes": [envelope(then), BETWEEN, envelope(BEDROOM)]}
+    async with running(tmp_path, script, engine=REPLAY) as router, httpx.AsyncClient(timeout=20) as http:
+        sent = body(*LOOP, user(BEDROOM_TEXT))
+        answer = await http.post(f"{router.url}/v1/chat/completions", json=sent)
+        assert (answer.headers["x-needle-route"], answer.headers["x-needle-reason"]) == where
+        assert len(router.fed()) == 3
+
+
 async def test_an_isolated_session_reads_its_own_request_alone(tmp_path):
     script = {"envelopes": [envelope(KITCHEN), envelope(BEDROOM)]}
     async with running(tmp_path, script) as router:

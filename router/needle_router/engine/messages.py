@@ -77,6 +77,7 @@ def reply_message(number: int, reply: SessionReply, rss_bytes: int) -> dict[str,
         "reinitialized": reply.reinitialized,
         "init_s": reply.init_s,
         "step_s": reply.step_s,
+        "said": reply.said,
         "rss_bytes": rss_bytes,
     }
 
@@ -103,4 +104,5 @@ def outcome_of(message: Mapping[str, Any], *, queue_wait_s: float) -> EngineOutc
         compute_s=message["init_s"] + message["step_s"],
         replayed_turns=message["replayed_turns"],
         reinitialized=message["reinitialized"],
+        said=tuple(map(tuple, message["said"])),
     )

@@ -77,13 +77,17 @@ class Library(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SessionReply:
-    """The last envelope, and what it took: seconds for loading and for all completions, texts fed."""
+    """The last envelope, and what it took: seconds for loading and for all completions, texts fed.
+
+    `said` are the names of the calls that the engine made after each text fed before the last one.
+    """
 
     envelope: Mapping[str, Any]
     replayed_turns: int
     reinitialized: bool
     init_s: float
     step_s: float
+    said: tuple[tuple[str, ...], ...] = ()
 
 
 class Session:
@@ -118,11 +122,13 @@ class Session:
         reinitialized = self._prepare(task)
         fed_before = self._continue(task)
         init_s = time.perf_counter() - started
-        envelope, fed = self._feed(task, task.steps[fed_before:])
+        envelopes = self._feed(task, task.steps[fed_before:])
         step_s = time.perf_counter() - started - init_s
         # A turn that failed inside the engine is no part of a conversation one could continue.
+        *before, envelope = envelopes or [NO_MEMORY]
         self._fed = None if is_failed(envelope) else task.steps
-        return SessionReply(envelope, fed, reinitialized, init_s, step_s)
+        said = tuple(map(called_names, before))
+        return SessionReply(envelope, len(envelopes), reinitialized, init_s, step_s, said)
 
     def _prepare(self, task: Task) -> bool:
         """Load system and tools when they changed; says whether it did."""
@@ -144,21 +150,22 @@ class Session:
         self._fed = ()
         return 0
 
-    def _feed(self, task: Task, steps: Sequence[str]) -> tuple[Mapping[str, Any], int]:
+    def _feed(self, task: Task, steps: Sequence[str]) -> list[Mapping[str, Any]]:
+        """What the library said to each text; nothing where it cannot know what the text answers."""
         if not self._library.remembers:
             return self._feed_one(task)
-        envelope: Mapping[str, Any] = {}
+        envelopes = []
         for text in steps:
             # From here on the library's memory is in doubt until every text went well.
             self._fed = None
-            envelope = as_envelope(self._library.complete(text, task.max_new_tokens))
-        return envelope, len(steps)
+            envelopes.append(as_envelope(self._library.complete(text, task.max_new_tokens)))
+        return envelopes
 
-    def _feed_one(self, task: Task) -> tuple[Mapping[str, Any], int]:
+    def _feed_one(self, task: Task) -> list[Mapping[str, Any]]:
         text = task.steps[-1]
         if len(task.steps) > 1 and is_result(text):
-            return NO_MEMORY, 0
-        return as_envelope(self._library.complete(text, task.max_new_tokens)), 1
+            return []
+        return [as_envelope(self._library.complete(text, task.max_new_tokens))]
 
     def _confine(self) -> None:
         here = threading.get_ident()
@@ -172,6 +179,13 @@ class Session:
 def is_prefix(fed: Sequence[str], steps: Sequence[str]) -> bool:
     """Whether `steps` goes on from `fed`: the same beginning and at least one text more."""
     return 0 < len(fed) < len(steps) and tuple(steps[: len(fed)]) == tuple(fed)
+
+
+def called_names(envelope: Mapping[str, Any]) -> tuple[str, ...]:
+    """The names of an envelope's calls, as far as it has any."""
+    calls = envelope.get("function_calls")
+    named = [call.get("name") for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+    return tuple(name for name in named if isinstance(name, str))
 
 
 def is_failed(envelope: Mapping[str, Any]) -> bool:
