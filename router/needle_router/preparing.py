@@ -93,7 +93,7 @@ class Preparer:
             task,
             catalogue,
             prompt_tokens=self.count(task) if readable else 0,
-            tokens_exact=self.tokens.exact,
+            tokens_exact=readable and self.tokens.exact,
         )
         if chained:
             # Whoever may go on may also be done.

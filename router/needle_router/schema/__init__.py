@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import jsonschema_rs
 import orjson
 
 from needle_router.schema.repair import leaves, repaired, undeclared
@@ -92,6 +91,9 @@ def _compile(name: str, description: str, text: bytes) -> CompiledTool:
 
 
 def _validator(schema: Mapping[str, Any]) -> Any:
+    # 3 MB that a router which only passes on never needs.
+    import jsonschema_rs
+
     try:
         return jsonschema_rs.validator_for(dict(schema), retriever=_refuse, validate_formats=True)
     except (ValueError, RecursionError):
