@@ -17,6 +17,7 @@ from needle_router.accounts import Sent
 from needle_router.answering import send_reply
 from needle_router.comparing import comparison_of
 from needle_router.exchange import Exchange
+from needle_router.forward.hangup import unwatched
 from needle_router.forward.inner import InnerResponse, never, open_inner, replay
 from needle_router.observe import header_value
 from needle_router.pipeline import Attempt, Pipeline, Verdict
@@ -94,7 +95,7 @@ async def _audited(exchange: Exchange, verdict: Verdict, turn: Turn, audit: Audi
 
 async def _asked(exchange: Exchange, turn: Turn, attempt: Attempt) -> Audited:
     out = exchange.outgoing(turn, readable=True)
-    async with open_inner(exchange.app, out.scope, replay(out.body, never)) as response:
+    async with open_inner(exchange.app, unwatched(out.scope), replay(out.body, never)) as response:
         if response.status != 200:
             return Audited("failed")
         return await _compared(response, attempt)

@@ -11,6 +11,7 @@ from needle_router.counting import whole_prompt
 from needle_router.errors import RouterError, UpstreamBroken
 from needle_router.exchange import Exchange
 from needle_router.forward.answer import send_error
+from needle_router.forward.hangup import unwatched
 from needle_router.forward.inner import never, open_inner, replay
 from needle_router.incoming import ClientGone, unless_gone
 from needle_router.merged import MergeOutcome, Merging, no_answer, send_merged
@@ -48,7 +49,7 @@ async def _asked(exchange: Exchange, merging: Merging) -> MergeOutcome:
     failed: MergeOutcome | None = None
     try:
         # Whether the client is still there is watched outside: two readers would take each other's news.
-        async with open_inner(exchange.app, out.scope, replay(out.body, never)) as response:
+        async with open_inner(exchange.app, unwatched(out.scope), replay(out.body, never)) as response:
             return await send_merged(merging, response)
     except* RouterError as group:
         failed = no_answer(merging, group)

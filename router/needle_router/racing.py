@@ -19,6 +19,7 @@ from needle_router.answering import local_reply, send_reply
 from needle_router.counting import whole_prompt
 from needle_router.errors import UpstreamBroken
 from needle_router.exchange import Exchange
+from needle_router.forward.hangup import unwatched
 from needle_router.forward.inner import never, replay
 from needle_router.forwarding import shadow
 from needle_router.gate import LOCAL, MERGED, Gate
@@ -115,7 +116,7 @@ class Race:
         out = self.exchange.outgoing(self.turn, readable=self._may_merge())
         self.gate.hide_usage = out.adds_usage
         try:
-            await self.exchange.app(out.scope, replay(out.body, never), self.gate)
+            await self.exchange.app(unwatched(out.scope), replay(out.body, never), self.gate)
         except Exception as error:
             self.raised = error
         if await self.gate.ended(self.raised):

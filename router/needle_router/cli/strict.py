@@ -25,6 +25,7 @@ from needle_router.cli.strict_gate import ANSWER, BODY, HEAD, IDLE, LINGER, Gate
 from needle_router.cli.strict_rules import Head, fault, head_too_large, target_too_long
 from needle_router.cli.strict_stall import WriteWatch
 from needle_router.errors import BadRequest, ClientTooSlow, RouterError, TooManyConnections
+from needle_router.forward.hangup import HANGUP, Hangup, hangup_of
 from needle_router.forward.tunnel import EXTENSION, wants_websocket
 
 UNREADABLE = "The request is not one that can be read in one way only: see RFC 9112, sections 3 and 6."
@@ -76,6 +77,8 @@ class StrictProtocol(HttpToolsProtocol):
         """Forget the connection."""
         self.gate.leave(self)
         super().connection_lost(exc)
+        if self.running is not None and not self.running.response_complete:
+            _hang_up(self.running)
 
     def data_received(self, data: bytes) -> None:
         """Parse what came, as long as it makes sense and stays within the limits."""
@@ -157,9 +160,10 @@ class StrictProtocol(HttpToolsProtocol):
         self.fault = fault(head, self.gate)
         if self.fault is not None:
             raise self.fault
+        self.scope["extensions"] = {HANGUP: {HANGUP: Hangup()}}
         if head.upgrade and self.parser.get_method() == b"GET" and wants_websocket(self.headers):
             self.upgraded = True
-            self.scope["extensions"] = {EXTENSION: {}}
+            self.scope["extensions"][EXTENSION] = {}
         super().on_headers_complete()
         self.cycle.transport = self.gentle  # type: ignore[assignment]  # all that it uses of one
         # Trailers would join the header fields, after those were checked; so they go nowhere.
@@ -196,7 +200,7 @@ class StrictProtocol(HttpToolsProtocol):
         self.running = cycle
         if cycle.scope["http_version"] == "1.0":
             app = without_chunks(app, cycle)
-        elif cycle.scope.get("extensions"):
+        elif EXTENSION in cycle.scope["extensions"]:
             app = raw_after_101(app, cycle)
         super()._start_asgi_task(cycle, app)
 
@@ -222,6 +226,7 @@ class StrictProtocol(HttpToolsProtocol):
         told = cycle.response_started
         cycle.disconnected = True
         cycle.message_event.set()
+        _hang_up(cycle)
         self.flow.resume_writing()
         if told:
             self._flush()
@@ -256,3 +261,10 @@ class StrictProtocol(HttpToolsProtocol):
         self.transport.write_eof()
         if self.flow is not None:
             self.flow.resume_reading()
+
+
+def _hang_up(cycle: RequestResponseCycle) -> None:
+    """The client of a running request has gone."""
+    hangup = hangup_of(cycle.scope)
+    if hangup is not None:
+        hangup.happened()

@@ -28,6 +28,7 @@ from needle_router.errors import (
 )
 from needle_router.forward.answer import send_error, sse_error
 from needle_router.forward.breaker import Breaker
+from needle_router.forward.hangup import Hangup, UntilHangup, hangup_of
 from needle_router.forward.headers import (
     PSEUDONYM,
     Header,
@@ -105,7 +106,8 @@ class ReverseProxy:
             if upgrade:
                 await self._upgrade((path, query), headers, receive, send)
             else:
-                await self._forward(scope["method"].encode(), (path, query), headers, receive, send)
+                request = (scope["method"].encode(), (path, query), headers)
+                await self._forward(request, receive, send, hangup_of(scope))
         except* ClientGone:
             pass
         except* ResponseCut as group:
@@ -114,25 +116,28 @@ class ReverseProxy:
             raise cut
 
     async def _forward(
-        self, method: bytes, target: Target, headers: list[Header], receive: Receive, send: Send
+        self, request: tuple[bytes, Target, list[Header]], receive: Receive, send: Send, hangup: Hangup | None
     ) -> None:
+        method, target, headers = request
         first = await receive()
-        if first["type"] == "http.disconnect":
+        if first["type"] == "http.disconnect" or (hangup is not None and hangup.gone):
             return
         body: bytes | AsyncGenerator[bytes, None] = first.get("body", b"")
-        consumed = asyncio.Event()
-        if first.get("more_body", False):
+        more, consumed = first.get("more_body", False), asyncio.Event()
+        if more:
             body = _pieces(first, receive, consumed)
-        else:
-            consumed.set()
 
         def request_for(origin: Origin) -> Request:
             # The first field is Host, whose value depends on who is asked.
             fields = [(b"host", origin.host_header), *headers[1:]]
             return Request(method, upstream_target(origin, *target), fields, body)
 
+        if hangup is not None and not more:
+            with UntilHangup(hangup):
+                await self._relay(request_for, send, None)
+            return
         async with asyncio.TaskGroup() as group:
-            watcher = group.create_task(_watch(receive, consumed))
+            watcher = group.create_task(_watch(receive, consumed if more else None))
             try:
                 await self._relay(request_for, send, group.create_task)
             finally:
@@ -154,7 +159,7 @@ class ReverseProxy:
                 client.cancel()
 
     async def _relay(
-        self, request_for: Callable[[Origin], Request], send: Send, spawn: Spawn, tunnel: Tunnel | None = None
+        self, request_for: Callable[[Origin], Request], send: Send, spawn: Spawn | None, tunnel: Tunnel | None = None
     ) -> None:
         try:
             answer = await self.upstreams.send(request_for, spawn=spawn)
@@ -211,9 +216,10 @@ async def _pieces(first: Message, receive: Receive, consumed: asyncio.Event) -> 
         consumed.set()
 
 
-async def _watch(receive: Receive, consumed: asyncio.Event) -> None:
+async def _watch(receive: Receive, consumed: asyncio.Event | None) -> None:
     """Raise when the client hangs up; a body that is still coming has its own reader."""
-    await consumed.wait()
+    if consumed is not None:
+        await consumed.wait()
     if await hung_up(receive):
         raise ClientGone
 

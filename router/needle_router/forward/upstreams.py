@@ -47,7 +47,7 @@ class Upstreams:
         origins = [Origin.parse(url) for url in base_urls]
         return cls([Upstream(o, Wire(o, timeouts), Breaker(failures, open_s)) for o in origins])
 
-    async def send(self, request_for: Callable[[Origin], Request], *, spawn: Spawn) -> Answer:
+    async def send(self, request_for: Callable[[Origin], Request], *, spawn: Spawn | None) -> Answer:
         """The answer of the first upstream that can be reached.
 
         Raises `UpstreamUnreachable` when none can, with the reason of the last one that was tried, and whatever else
@@ -68,7 +68,7 @@ class Upstreams:
             )
         raise last
 
-    async def _try(self, member: Upstream, request: Request, spawn: Spawn) -> Answer:
+    async def _try(self, member: Upstream, request: Request, spawn: Spawn | None) -> Answer:
         settled = False
         try:
             answer = await member.wire.send(request, spawn=spawn)
