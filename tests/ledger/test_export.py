@@ -248,7 +248,7 @@ def test_the_commands_work_in_a_process_of_their_own(tmp_path, ledger):
 
 
 @pytest.mark.xdist_group("postgres")
-def test_a_ledger_in_postgres_is_exported_counted_and_pruned_the_same(cli, database, monkeypatch):
+def test_a_ledger_in_postgres_is_exported_counted_and_pruned_the_same(cli, database, monkeypatch, tmp_path):
     written(database.place, FULL, UPSTREAM)
     monkeypatch.setenv("NEEDLE_ROUTER_LEDGER_PATH", database.place.url)
     code, out, err = cli("ledger", "export")
@@ -256,7 +256,9 @@ def test_a_ledger_in_postgres_is_exported_counted_and_pruned_the_same(cli, datab
     code, out, _ = cli("ledger", "info", "--json")
     found = json.loads(out)
     assert (code, found["place"], found["schema"], found["records"]) == (0, str(database.place), SCHEMA_VERSION, 2)
-    _, out, _ = cli("check", "--json", "--mode", "off", "--port", "0")
+    # A process of its own, because it sets up logging.
+    check = ("check", "--json", "--mode", "off", "--port", "0")
+    _, out, _ = Cli(tmp_path)(*check, NEEDLE_ROUTER_LEDGER_PATH=database.place.url)
     row = next(row for row in json.loads(out)["checks"] if row["name"] == "ledger")
     assert (row["state"], row["text"]) == ("ok", f"{database.place}, 2 records")
     code, out, _ = cli("ledger", "prune", "--older-than", "2027-01-15T08:01:00+00:00")
