@@ -56,10 +56,14 @@ async def test_agreement_lets_more_conversations_in_without_a_restart(tmp_path):
         httpx.AsyncClient(timeout=20) as http,
     ):
         assert await send(http, router.url, between) == ("upstream", "canary-rest")
+        watching = 2
         while not router.router.services.standings.promotions:
             assert await send(http, router.url, watched) == ("upstream", "canary-rest")
+            watching += 1
         assert await send(http, router.url, between) == ("local", "confident")
         assert await send(http, router.url, watched) == ("upstream", "canary-rest")
+        # The engine runs behind the answers.
+        await until(lambda: router.router.services.totals.reasons().get("canary-rest") == watching)
         status = (await http.get(f"{router.url}/-/status.json")).json()["canary"]
         assert (status["alarms"], status["promotions"]) == (0, 1)
         (row,) = status["tools"]
