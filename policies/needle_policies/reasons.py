@@ -18,7 +18,7 @@ REASONS = MappingProxyType(
         "not-chat": "not a chat completion request: passed through unread",
         "mode-off": "the router or the request is in mode off",
         "shadow": "shadow mode: the upstream answers, the engine only runs beside it",
-        "force-upstream": "the request asked for the upstream (x-needle-mode)",
+        "force-upstream": "the request asked for the upstream (x-needle-mode), or the router is stopping",
         "bad-override": "an x-needle header that was to tighten something cannot be read",
         "unparsed": "the body is not a JSON object that can be read with certainty",
         "encoded-body": "the body is compressed or not JSON by its content type",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from needle_router.pipeline import NOTHING_SEEN, Attempt, Verdict
-from needle_router.records import DecisionRecord, content_of
+from needle_router.records import MAX_NAMES, DecisionRecord, content_of, kept_name
 from needle_router.services import Services
 from needle_router.task import EngineOutcome, EngineReply
 from needle_router.turn import Turn, Usage
@@ -51,7 +51,8 @@ def described(
 ) -> DecisionRecord:
     """What happened, as it stands now."""
     attempt, prepared = verdict.attempt, verdict.prepared
-    model = turn.model if turn is not None else ""
+    model = kept_name(turn.model) if turn is not None else ""
+    offered = prepared.features.tool_names[:MAX_NAMES] if prepared is not None else ()
     evidence = attempt.evidence if attempt is not None else NOTHING_SEEN
     saved = sent.saved if verdict.reason not in ALONE_REASONS else None
     return DecisionRecord(
@@ -65,7 +66,7 @@ def described(
         model=model,
         stream=turn.stream if turn is not None else False,
         status=sent.status,
-        tools_offered=prepared.features.tool_names if prepared is not None else (),
+        tools_offered=tuple(map(kept_name, offered)),
         tools_called=evidence.calls,
         confidence=evidence.confidence,
         failures=evidence.failures,

@@ -44,7 +44,7 @@ async def explain(
 
 async def explained(services: Services, raw: bytes, headers: Sequence[Header] = ()) -> dict[str, Any]:
     """As `explain`, with parts that run already."""
-    mode = mode_of(headers, configured=services.config.mode, draining=False)
+    mode = mode_of(headers, configured=services.config.mode)
     try:
         unread = unread_verdict(headers, mode, upstream=services.upstream)
         if unread is not None:

@@ -42,11 +42,12 @@ async def forward(exchange: Exchange, verdict: Verdict, turn: Turn | None, recei
         await exchange.app(scope, receive, observed)
         error = "" if observed.complete else "cut"
     finally:
-        usage = observed.reader.finish() if observed.reader else None
-        if not verdict.shadow:
-            exchange.record("upstream", verdict, turn, Sent(observed.status, usage, error=error))
-    if verdict.shadow and turn is not None:
-        await shadow(exchange, verdict, turn, observed, Sent(observed.status, usage))
+        sent = Sent(observed.status, observed.reader.finish() if observed.reader else None, error=error)
+        if error or not verdict.shadow:
+            # Of an answer that is not whole there is nothing to compare.
+            exchange.record("upstream", verdict, turn, sent)
+    if verdict.shadow and turn is not None and not error:
+        await shadow(exchange, verdict, turn, observed, sent)
 
 
 def observed_send(exchange: Exchange, verdict: Verdict, *, hide_usage: bool) -> ObservedSend:

@@ -24,12 +24,12 @@ class ClientGone(Exception):
     """The client hung up; there is nobody to answer."""
 
 
-def mode_of(headers: Sequence[Header], *, configured: str, draining: bool) -> str:
+def mode_of(headers: Sequence[Header], *, configured: str) -> str:
     """The configured mode, tightened by `x-needle-mode` (off, shadow or force-upstream): off, on, shadow, ..."""
     asked = header_value(headers, b"x-needle-mode").strip().lower()
     if configured == "off" or asked == "off":
         return "off"
-    if asked == "force-upstream" or draining:
+    if asked == "force-upstream":
         return "force-upstream"
     return "shadow" if "shadow" in (configured, asked) else "on"
 

@@ -12,14 +12,27 @@ from needle_router.turn import Call, Usage
 
 #: What can come of an audit: compared; an answer that cannot be read; none (an error, or too late); never asked.
 AUDITS = ("compared", "unread", "failed", "timeout", "dropped")
+#: From this status on an answer is an error.
+FAILED = 400
 #: Those that cost nothing, as far as anybody knows.
 UNPAID_AUDITS = ("", "failed", "dropped")
+
+
+#: What is kept of a name that a client made up, and of a list of them: more than any API takes, and never a whole body.
+MAX_NAME_CHARS = 200
+MAX_NAMES = 128
+
+
+def kept_name(name: str) -> str:
+    """The name, or its beginning and an ellipsis where it is too long to be kept: it then is no other's name."""
+    return name if len(name) <= MAX_NAME_CHARS else name[: MAX_NAME_CHARS - 1] + "…"
 
 
 @dataclass(frozen=True, slots=True)
 class DecisionRecord:
     """What happened to one request. Times are seconds, money USD; nothing here holds text of a request or an answer.
 
+    Names of models and of tools offered are bounded (`kept_name`, `MAX_NAMES`), whatever a client sends.
     `chat` is false for requests that were passed on unread. `usage` is what the upstream reported, None when unknown or
     not asked; `saved` is what a local answer kept from it, priced as the upstream would have. `raced` says that the
     upstream was asked beside the engine, `wasted` what it was then asked for in vain, estimated, None for nothing.
@@ -65,6 +78,15 @@ class DecisionRecord:
     reinitialized: bool = False
     engine_ran: bool = False
     content: str = ""
+
+    @property
+    def cost_unknown(self) -> bool:
+        """Whether the upstream was asked and nobody knows what it took: an answer that was cut is billed too.
+
+        Errors cost nothing, what was passed on unread was not looked at, and what was begun in vain is `wasted`.
+        """
+        asked = self.route != "local" and self.chat and self.status < FAILED and self.wasted is None
+        return asked and self.cost_usd is None
 
     @property
     def spent_usd(self) -> float:

@@ -29,6 +29,8 @@ from needle_router.turn import Turn
 
 #: A fault of the router itself.
 FAULT = Verdict(Action.FORWARD, "internal-error")
+#: A router that stops begins nothing new where somebody else can answer.
+STOPPING = Verdict(Action.FORWARD, "force-upstream")
 #: A header that asks for less to be answered here, in words that cannot be read.
 BAD_OVERRIDE = Verdict(Action.FORWARD, "bad-override")
 logger = logging.getLogger("needle_router.routing")
@@ -43,7 +45,7 @@ async def completions(exchange: Exchange) -> None:
 async def route(exchange: Exchange) -> None:
     """Answer a completion."""
     services = exchange.services
-    mode = mode_of(exchange.headers, configured=services.config.mode, draining=services.draining)
+    mode = mode_of(exchange.headers, configured=services.config.mode)
     unread = unread_verdict(exchange.headers, mode, upstream=services.upstream)
     if unread is not None:
         return await forward(exchange, unread, None, exchange.receive)
@@ -57,6 +59,9 @@ async def route(exchange: Exchange) -> None:
         return await answer_alone(exchange, parsed)
     if not exchange.surface.routed:
         return await forward(exchange, PASSED, parsed, replay(raw, exchange.receive))
+    if services.draining:
+        # Not before it is clear that anybody else could answer.
+        return await forward(exchange, STOPPING, parsed, replay(raw, exchange.receive))
     await choose(exchange, parsed, mode)
 
 

@@ -59,7 +59,7 @@ class Totals:
 
     def _add_upstream(self, record: DecisionRecord) -> None:
         if record.usage is None:
-            self._counts["usage_unknown"] += 1
+            self._counts["usage_unknown"] += record.cost_unknown
             return
         self._counts["prompt"] += record.usage.prompt_tokens
         self._counts["completion"] += record.usage.completion_tokens

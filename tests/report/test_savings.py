@@ -121,7 +121,12 @@ def test_only_answers_given_in_the_upstreams_stead_can_be_wrong_ones(record):
 
 
 @pytest.mark.parametrize(
-    "record", [upstream(reason="not-chat", cost_usd=None), upstream(status=503, cost_usd=None), upstream(cost_usd=0.0)]
+    "record",
+    [
+        upstream(reason="not-chat", chat=False, cost_usd=None),
+        upstream(status=503, cost_usd=None),
+        upstream(cost_usd=0.0),
+    ],
 )
 def test_what_has_no_cost_is_no_unknown_cost(record):
     assert reported(record).total.cost == Amount(0.0, 0)

@@ -163,3 +163,9 @@ def test_without_shadow_comparisons_the_curve_is_of_audits():
 
 def test_alike_records_share_a_cell():
     assert len(tallied(*(local(time_s=float(number), confidence=number / 500) for number in range(500))).cells()) == 1
+
+
+def test_an_answer_that_was_cut_has_an_unknown_cost_and_an_error_none():
+    cut = {"usage": None, "cost_usd": None}
+    found = reported(upstream(error="cut", **cut), upstream(status=503, **cut), upstream())
+    assert found.total.cost == Amount(0.02, 1)

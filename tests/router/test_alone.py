@@ -266,3 +266,10 @@ async def test_the_tiny_models_usage_is_counted_and_not_estimated(tmp_path):
         # As needle-rs counts <tool_call>[{"name":"set_lights","arguments":{"room":"kitchen","on":true}}]</tool_call>.
         assert usage["completion_tokens"] == 28
         assert usage["completion_tokens_details"]["reasoning_tokens"] == 0
+
+
+async def test_needle_alone_answers_until_it_has_stopped(tmp_path):
+    async with alone(tmp_path, {"envelopes": [envelope(KITCHEN)]}) as router:
+        router.router.begin_drain()
+        answer = await post(router, ask())
+        assert (answer.status_code, answer.headers["x-needle-reason"]) == (200, "no-upstream")

@@ -370,3 +370,44 @@ async def test_what_is_passed_on_unread_has_no_usage_to_be_unknown(tmp_path):
         await post(router.url, ask("hello", tools=[], stream=True))
         await until(lambda: router.totals["upstream"]["requests"] == 2)
         assert router.totals["upstream"]["usage_unknown"] == 1
+
+
+async def test_an_answer_that_breaks_off_in_shadow_is_noted_once_and_the_engine_is_spared(tmp_path):
+    upstream = CannedUpstream(break_after=2)
+    async with running(tmp_path, {"envelopes": [envelope(KITCHEN)]}, upstream=upstream, mode="shadow") as router:
+        seen = []
+        router.router.services.ledger.put = seen.append
+        with pytest.raises(httpx.RemoteProtocolError):
+            await post(router.url, ask(stream=True))
+        await until(lambda: seen)
+        assert [(r.route, r.reason, r.status, bool(r.error), r.comparison) for r in seen] == [
+            ("upstream", "shadow", 200, True, "")
+        ]
+        assert router.totals["upstream"] | {"requests": 1, "errors": 1, "usage_unknown": 1} == router.totals["upstream"]
+        assert router.fed() == []
+
+
+async def test_names_of_any_length_are_echoed_but_not_kept(tmp_path):
+    async with running(tmp_path, {"envelopes": [envelope(KITCHEN)]}) as router:
+        seen = []
+        router.router.services.ledger.put = seen.append
+        tools = [
+            {"type": "function", "function": {"name": f"{'n' * 300}{number}", "parameters": {"type": "object"}}}
+            for number in range(300)
+        ]
+        local = await post(router.url, ask(model="m" * 100_000))
+        await post(router.url, ask(tools=tools))
+        await until(lambda: len(seen) == 2)
+        assert local.json()["model"] == "m" * 100_000
+        assert seen[0].model == "m" * 199 + "…"
+        assert seen[1].reason == "too-many-tools"
+        assert seen[1].tools_offered == ("n" * 199 + "…",) * 128
+
+
+async def test_a_router_that_stops_passes_on_what_others_can_answer_and_answers_for_its_own_model(tmp_path):
+    async with running(tmp_path, {"envelopes": [envelope(KITCHEN), envelope(KITCHEN)]}) as router:
+        router.router.begin_drain()
+        for model, reason in (("big", "force-upstream"), ("needle-2", "local-model")):
+            answer = await post(router.url, ask(model=model))
+            assert (answer.status_code, answer.headers["x-needle-reason"]) == (200, reason)
+        assert len(router.upstream.bodies) == 1

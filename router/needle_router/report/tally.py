@@ -116,7 +116,7 @@ class Tally:
         if cell is None:
             cell = self._cells[key] = Cell()
         cell.requests += 1
-        _add_money(cell, record, failed)
+        _add_money(cell, record)
         self._add_times(record)
         if record.comparison:
             audited = record.route == "local"
@@ -140,7 +140,7 @@ class Tally:
         return [(Key(*key), cell) for key, cell in self._cells.items()]  # type: ignore[arg-type]
 
 
-def _add_money(cell: Cell, record: DecisionRecord, failed: bool) -> None:
+def _add_money(cell: Cell, record: DecisionRecord) -> None:
     if record.route == "local":
         if record.saved is not None:
             if record.saved_usd is None:
@@ -149,9 +149,8 @@ def _add_money(cell: Cell, record: DecisionRecord, failed: bool) -> None:
                 cell.saved_usd += record.saved_usd
     elif record.cost_usd is not None:
         cell.cost_usd += record.cost_usd
-    # What was passed on unread was not looked at for its cost, and errors cost nothing.
-    elif record.reason != "not-chat" and not failed:
-        cell.cost_unknown += 1
+    else:
+        cell.cost_unknown += record.cost_unknown
     if record.wasted is not None:
         cell.race_usd += record.wasted_usd or 0.0
         cell.race_unknown += record.wasted_usd is None
