@@ -151,8 +151,9 @@ class Ledger:
                 self._lost += 1
                 logger.warning("a record cannot be stored, and is dropped: %s", error)
         except LedgerError as error:
-            self._lost += len(batch)
+            # In this order: whoever sees the count can ask why.
             self._tell(error)
+            self._lost += len(batch)
         except BaseException:
             self._lost += len(batch)
             raise
@@ -174,8 +175,9 @@ class Ledger:
                 self._closing.wait(wait_s)
                 wait_s = min(wait_s * 2, longest_s)
             else:
+                self._recovered()
                 self.written += len(batch)
-                return self._recovered()
+                return
 
     def _recovered(self) -> None:
         if self.detail:
