@@ -20,8 +20,8 @@ from pathlib import Path
 
 from needle_router.build import build, wait_until_loaded
 from needle_router.config.load import load_config
-from needle_router.exchange import Exchange, Sent
 from needle_router.ledger import Ledger, place_of
+from needle_router.serving.exchange import Exchange, Sent
 from needle_router.surfaces.chat import parse
 from needle_router.turn import Usage
 

@@ -11,15 +11,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from needle_policies import Action
-from needle_router.auditing import audit_of
 from needle_router.build import build, wait_until_loaded
 from needle_router.config.schema import Config
 from needle_router.errors import RouterError, envelope
-from needle_router.incoming import limits_of, mode_of
 from needle_router.observe import Header
 from needle_router.pipeline import Verdict
-from needle_router.routing import BAD_OVERRIDE, races, unread_verdict, unreadable_body
 from needle_router.services import Services
+from needle_router.serving.auditing import audit_of
+from needle_router.serving.incoming import limits_of, mode_of
+from needle_router.serving.routing import BAD_OVERRIDE, races, unread_verdict, unreadable_body
 from needle_router.surfaces.chat import Unreadable, parse
 from needle_router.turn import Turn
 

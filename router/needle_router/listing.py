@@ -6,13 +6,13 @@ from typing import Any
 
 import orjson
 
-from needle_router.accounts import Sent
-from needle_router.answering import JSON_HEADERS
 from needle_router.errors import ModelNotFound, UpstreamBroken
-from needle_router.exchange import PASSED, Exchange
 from needle_router.forward.inner import InnerResponse, open_inner
 from needle_router.observe import Header, with_request_id, without_needle
 from needle_router.services import Services, local_name
+from needle_router.serving.accounts import Sent
+from needle_router.serving.answering import JSON_HEADERS
+from needle_router.serving.exchange import PASSED, Exchange
 from needle_router.surfaces.chat_answers import dump
 
 MAX_LIST_BYTES = 8 * 1024 * 1024

@@ -15,17 +15,18 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from needle_router import admin, listing, native_api, routing
-from needle_router.accounts import Sent
+from needle_router import admin, listing, native_api
 from needle_router.build import build
 from needle_router.config.load import load_config
 from needle_router.config.schema import Config
 from needle_router.errors import RouterError, Unauthorized
-from needle_router.exchange import PASSED, Exchange
 from needle_router.forward.answer import send_error
-from needle_router.incoming import ClientGone
 from needle_router.observe import Header, ObservedSend, header_value, without_needle
 from needle_router.services import Services
+from needle_router.serving import routing
+from needle_router.serving.accounts import Sent
+from needle_router.serving.exchange import PASSED, Exchange
+from needle_router.serving.incoming import ClientGone
 from needle_router.visitors import check_host, check_origin, is_local, password_of
 
 logger = logging.getLogger("needle_router")

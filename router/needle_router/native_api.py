@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from needle_router.answering import JSON_HEADERS, alone_reason, alone_verdict, asked_alone, deliver
-from needle_router.exchange import Exchange
+from needle_router.serving.answering import JSON_HEADERS, alone_reason, alone_verdict, asked_alone, deliver
+from needle_router.serving.exchange import Exchange
 from needle_router.surfaces.needle import parse_complete, parse_extract, render_complete, render_extract
 from needle_router.task import EngineReply
 

@@ -8,7 +8,7 @@ from tests.servers import until
 from needle_policies import Action, Decision, Plan, Planned, Situation
 from needle_policies.limits import Limits
 from needle_policies.testing import check_policy, evidence, features
-from needle_router.incoming import limits_of
+from needle_router.serving.incoming import limits_of
 
 pytestmark = pytest.mark.anyio
 NOW = Situation()

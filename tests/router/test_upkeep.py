@@ -8,8 +8,8 @@ import httpx
 import pytest
 from tests.router.support import CannedUpstream, running
 
-from needle_router.exchange import Exchange
 from needle_router.services import random_text
+from needle_router.serving.exchange import Exchange
 
 WORDS = {"model": "big", "messages": [{"role": "user", "content": "hello"}]}
 REQUESTS = {

@@ -13,19 +13,19 @@ from dataclasses import dataclass, replace
 
 from needle_policies import Action
 from needle_policies.audit import Audit
-from needle_router.accounts import Sent
-from needle_router.answering import send_reply
 from needle_router.comparing import comparison_of
-from needle_router.exchange import Exchange
 from needle_router.forward.hangup import unwatched
 from needle_router.forward.inner import InnerResponse, never, open_inner, replay
 from needle_router.observe import header_value
 from needle_router.pipeline import Attempt, Pipeline, Verdict
 from needle_router.records import DecisionRecord
+from needle_router.serving.accounts import Sent
+from needle_router.serving.answering import send_reply
+from needle_router.serving.exchange import Exchange
 from needle_router.turn import Reply, Turn, Usage
 from needle_router.usage import UsageReader
 
-logger = logging.getLogger("needle_router.auditing")
+logger = logging.getLogger("needle_router.serving.auditing")
 #: An answer of more bytes is not compared.
 MAX_BODY_BYTES = 4 * 1024 * 1024
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 from needle_policies import Action
-from needle_router.accounts import Sent
-from needle_router.answering import local_reply, send_reply
 from needle_router.counting import whole_prompt
 from needle_router.errors import RouterError, UpstreamBroken
-from needle_router.exchange import Exchange
 from needle_router.forward.answer import send_error
 from needle_router.forward.hangup import unwatched
 from needle_router.forward.inner import never, open_inner, replay
-from needle_router.incoming import ClientGone, unless_gone
-from needle_router.merged import MergeOutcome, Merging, no_answer, send_merged
 from needle_router.pipeline import Verdict
+from needle_router.serving.accounts import Sent
+from needle_router.serving.answering import local_reply, send_reply
+from needle_router.serving.exchange import Exchange
+from needle_router.serving.incoming import ClientGone, unless_gone
+from needle_router.serving.merged import MergeOutcome, Merging, no_answer, send_merged
 from needle_router.turn import Reply, Turn, Usage
 
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from needle_policies import Action
-from needle_router.accounts import Sent, Timing, described
 from needle_router.forward.inner import hung_up
-from needle_router.incoming import read_body
 from needle_router.observe import Header, without_needle
 from needle_router.pipeline import Attempt, Verdict
 from needle_router.records import DecisionRecord
 from needle_router.services import Services
+from needle_router.serving.accounts import Sent, Timing, described
+from needle_router.serving.incoming import read_body
 from needle_router.surfaces import chat, chat_answers, completions
 from needle_router.surfaces.base import Surface
 from needle_router.turn import Turn

@@ -12,17 +12,17 @@ from dataclasses import replace
 from starlette.types import Receive
 
 from needle_policies import Action
-from needle_router.accounts import Sent
 from needle_router.comparing import comparison_of
 from needle_router.errors import BudgetExceeded
-from needle_router.exchange import Exchange
 from needle_router.forward.answer import send_error
 from needle_router.forward.inner import replay
 from needle_router.observe import ObservedSend
 from needle_router.pipeline import Verdict
+from needle_router.serving.accounts import Sent
+from needle_router.serving.exchange import Exchange
 from needle_router.turn import Turn
 
-logger = logging.getLogger("needle_router.forwarding")
+logger = logging.getLogger("needle_router.serving.forwarding")
 
 
 async def forward(exchange: Exchange, verdict: Verdict, turn: Turn | None, receive: Receive) -> None:

@@ -14,23 +14,23 @@ import anyio
 from anyio.abc import TaskGroup
 
 from needle_policies import Action
-from needle_router.accounts import Sent
-from needle_router.answering import local_reply, send_reply
 from needle_router.counting import whole_prompt
 from needle_router.errors import UpstreamBroken
-from needle_router.exchange import Exchange
 from needle_router.forward.hangup import unwatched
 from needle_router.forward.inner import never, replay
-from needle_router.forwarding import shadow
-from needle_router.gate import LOCAL, MERGED, Gate
-from needle_router.incoming import ClientGone
-from needle_router.merged import MergeOutcome, Merging, no_answer, send_merged
-from needle_router.merging import conclude, merging_of, note_left
 from needle_router.pipeline import Verdict
 from needle_router.preparing import Prepared
+from needle_router.serving.accounts import Sent
+from needle_router.serving.answering import local_reply, send_reply
+from needle_router.serving.exchange import Exchange
+from needle_router.serving.forwarding import shadow
+from needle_router.serving.gate import LOCAL, MERGED, Gate
+from needle_router.serving.incoming import ClientGone
+from needle_router.serving.merged import MergeOutcome, Merging, no_answer, send_merged
+from needle_router.serving.merging import conclude, merging_of, note_left
 from needle_router.turn import Reply, Turn, Usage
 
-logger = logging.getLogger("needle_router.racing")
+logger = logging.getLogger("needle_router.serving.racing")
 #: The action of the engine's verdict -> who has won with it. Anything else leaves the answer to the upstream.
 WINNERS = {Action.ANSWER: LOCAL, Action.MERGE: MERGED}
 

@@ -6,15 +6,15 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
 from needle_policies import Action
-from needle_router.accounts import Sent
 from needle_router.counting import count_usage
 from needle_router.errors import RouterError
-from needle_router.exchange import Exchange
 from needle_router.forward.answer import send_error
-from needle_router.incoming import unless_gone
 from needle_router.observe import Header
 from needle_router.pipeline import Attempt, Verdict
 from needle_router.reply import calls_reply, extension, text_reply
+from needle_router.serving.accounts import Sent
+from needle_router.serving.exchange import Exchange
+from needle_router.serving.incoming import unless_gone
 from needle_router.surfaces.chat_answers import arguments_text
 from needle_router.task import EngineReply
 from needle_router.turn import Reply, Turn

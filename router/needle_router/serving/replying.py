@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from needle_policies import Action
-from needle_router.answering import answer
 from needle_router.counting import whole_prompt
-from needle_router.exchange import Exchange
 from needle_router.pipeline import Verdict
 from needle_router.reply import template_extension, text_reply
+from needle_router.serving.answering import answer
+from needle_router.serving.exchange import Exchange
 from needle_router.turn import Turn
 
 

@@ -11,19 +11,19 @@ from collections.abc import Sequence
 
 from needle_policies import Action
 from needle_policies.limits import Limits
-from needle_router.answering import answer, answer_alone, local_reply
-from needle_router.auditing import answer_audited, audit_of
 from needle_router.errors import BadRequest, EngineUnavailable
-from needle_router.exchange import COMPLETIONS, PASSED, Exchange
 from needle_router.forward.inner import replay
-from needle_router.forwarding import forward
-from needle_router.incoming import ClientGone, inspectable, limits_of, mode_of, unless_gone
-from needle_router.merging import merge
 from needle_router.observe import Header
 from needle_router.pipeline import Pipeline, Verdict
 from needle_router.preparing import Prepared
-from needle_router.racing import race
-from needle_router.replying import answer_with_text
+from needle_router.serving.answering import answer, answer_alone, local_reply
+from needle_router.serving.auditing import answer_audited, audit_of
+from needle_router.serving.exchange import COMPLETIONS, PASSED, Exchange
+from needle_router.serving.forwarding import forward
+from needle_router.serving.incoming import ClientGone, inspectable, limits_of, mode_of, unless_gone
+from needle_router.serving.merging import merge
+from needle_router.serving.racing import race
+from needle_router.serving.replying import answer_with_text
 from needle_router.surfaces.base import Unreadable
 from needle_router.turn import Turn
 
@@ -33,7 +33,7 @@ FAULT = Verdict(Action.FORWARD, "internal-error")
 STOPPING = Verdict(Action.FORWARD, "force-upstream")
 #: A header that asks for less to be answered here, in words that cannot be read.
 BAD_OVERRIDE = Verdict(Action.FORWARD, "bad-override")
-logger = logging.getLogger("needle_router.routing")
+logger = logging.getLogger("needle_router.serving.routing")
 
 
 async def completions(exchange: Exchange) -> None:

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 import anyio
 from starlette.types import Message, Send
 
-from needle_router.accounts import Sent
-from needle_router.exchange import Exchange
 from needle_router.forward.inner import Channel
-from needle_router.forwarding import observed_send
 from needle_router.observe import ObservedSend
 from needle_router.pipeline import Verdict
+from needle_router.serving.accounts import Sent
+from needle_router.serving.exchange import Exchange
+from needle_router.serving.forwarding import observed_send
 
 #: From this status on an answer is an error.
 FAILED = 400
