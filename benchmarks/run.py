@@ -22,9 +22,14 @@ FIGURES = stand.HERE / "figures.json"
 PAGE = stand.HERE.parent / "docs" / "performance.md"
 
 
+def real_time():
+    """Whether this process, and so all that it starts, goes before everything else on the machine."""
+    return os.sched_getscheduler(0) in (os.SCHED_FIFO, os.SCHED_RR)
+
+
 def measured(seconds, rounds, wanted):
     run = {
-        "machine": {"cores": os.cpu_count(), "python": platform.python_version()},
+        "machine": {"cores": os.cpu_count(), "python": platform.python_version(), "real_time": real_time()},
         "seconds": seconds,
         "rounds": rounds,
         "forward": comparison.compared(seconds, rounds, wanted),

@@ -76,7 +76,8 @@ def goal_table(run):
 
 def markdown(run):
     machine = run["machine"]
-    shared = f"{machine['cores']} cores shared with other work, Python {machine['python']}"
+    priority = ", at real-time priority" if machine.get("real_time") else ""
+    shared = f"{machine['cores']} cores shared with other work{priority}, Python {machine['python']}"
     intro = f"Measured on {shared}; medians of {run['rounds']} rounds of {run['seconds']:g} s, spread in brackets."
     tables = (proxy_table(run), ways_table(run), goal_table(run))
     return "\n\n".join([intro, *("\n".join(table) for table in tables)])
