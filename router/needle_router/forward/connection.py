@@ -177,15 +177,8 @@ class Connection(asyncio.Protocol):
     async def _more(self, idle_s: float, end: float) -> None:
         """Wait for more of the body, up to the loop time `end`, which is the caller's affair."""
         silent_at = self._loop.time() + idle_s if idle_s else math.inf
-        until = min(silent_at, end)
-        try:
-            async with asyncio.timeout_at(None if until == math.inf else until):
-                await self._wait()
-        except TimeoutError:
-            if silent_at <= end:
-                raise UpstreamTimeout(
-                    f"The upstream sent nothing for {idle_s:g} s in the middle of its answer."
-                ) from None
+        if not await self._wait(min(silent_at, end)) and silent_at <= end:
+            raise UpstreamTimeout(f"The upstream sent nothing for {idle_s:g} s in the middle of its answer.")
 
     def take(self) -> bytes:
         """Everything that has come so far, as one piece; from now on there is room for more."""
