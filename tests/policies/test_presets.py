@@ -5,7 +5,7 @@ from importlib.resources import files
 
 import pytest
 
-from needle_policies import Action, Situation
+from needle_policies import Action, Situation, Standing
 from needle_policies.registry import build
 from needle_policies.testing import evidence, features
 
@@ -32,6 +32,25 @@ def test_a_preset_holds_policies_alone_and_begins_with_the_guards(preset):
     assert set(PRESETS[preset]) == {"policy"}
     assert PRESETS[preset]["policy"][0] == {"kind": "guards"}
     assert build(PRESETS[preset]["policy"]).policies[-1].kind == "threshold"
+
+
+@pytest.mark.parametrize(
+    ("raised", "action"),
+    [pytest.param(False, Action.ANSWER, id="no alarm"), pytest.param(True, Action.SHADOW, id="alarm")],
+)
+def test_the_cautious_one_only_watches_a_tool_in_alarm(raised, action):
+    standings = {"get_weather": Standing(alarm=raised)}
+    seen = features("get_weather", conversation="0")
+    said = build(PRESETS["cautious"]["policy"]).judge(
+        seen, Situation(standings=standings), evidence("get_weather", confidence=0.95)
+    )
+    assert said.action is action
+
+
+def test_the_balanced_one_audits_every_twentieth_answer():
+    cascade, said = build(PRESETS["balanced"]["policy"]), evidence("get_weather", confidence=0.9)
+    drawn = [cascade.audit_of(features("get_weather", turn=str(n)), Situation(), said) for n in range(4000)]
+    assert 160 < sum(one is not None for one in drawn) < 240
 
 
 @pytest.mark.parametrize(

@@ -411,3 +411,20 @@ async def test_a_router_that_stops_passes_on_what_others_can_answer_and_answers_
             answer = await post(router.url, ask(model=model))
             assert (answer.status_code, answer.headers["x-needle-reason"]) == (200, reason)
         assert len(router.upstream.bodies) == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "shown"),
+    [
+        pytest.param({"authorization": "Bearer rk-1"}, "Bearer rk-1", id="a field of the upstream's goes on"),
+        pytest.param(
+            {"x-needle-key": "rk-1", "authorization": "Bearer sk-client"}, "Bearer sk-client", id="our own stays here"
+        ),
+        pytest.param({"x-needle-key": "rk-1"}, None, id="nothing is put in its place"),
+    ],
+)
+async def test_only_a_router_key_in_a_field_of_our_own_is_kept_from_the_upstream(tmp_path, fields, shown):
+    async with running(tmp_path, {"envelopes": []}, server={"api_keys": ["rk-1"]}) as router:
+        assert (await post(router.url, ask(tools=[]), **fields)).status_code == 200
+        (seen,) = router.upstream.headers
+        assert (seen.get("authorization"), "x-needle-key" in seen) == (shown, False)
