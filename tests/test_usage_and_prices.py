@@ -242,7 +242,7 @@ def test_totals_keep_local_upstream_and_saved_apart():
             "cached_tokens": 3000,
             "cost_usd": 0.20255,
             "cost_unknown": 1,
-            "usage_unknown": 2,
+            "usage_unknown": 1,
         },
         "merged": {"requests": 1},
         "refused": {"requests": 1},
