@@ -10,7 +10,8 @@ from typing import Any
 
 from needle_router.turn import Call, Usage
 
-#: What can come of an audit: compared; an answer that cannot be read; none (an error, or too late); never asked.
+#: What can come of an audit: compared; an answer that is not whole or cannot be read; none (an error, or too late);
+#: never asked.
 AUDITS = ("compared", "unread", "failed", "timeout", "dropped")
 #: From this status on an answer is an error.
 FAILED = 400

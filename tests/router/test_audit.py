@@ -226,6 +226,12 @@ async def test_a_server_that_stops_leaves_an_audit_and_counts_it(tmp_path):
         pytest.param(b"", "failed", 0, id="no answer"),
         pytest.param(answer(200, b"hello", (b"content-type", b"text/plain")), "unread", 1, id="no completion"),
         pytest.param(
+            answer(200, json.dumps(completion(KITCHEN)).encode(), JSON)[:-5],
+            "unread",
+            1,
+            id="an answer that breaks off",
+        ),
+        pytest.param(
             answer(200, gzip.compress(json.dumps(completion(KITCHEN)).encode()), JSON, (b"content-encoding", b"gzip")),
             "unread",
             0,

@@ -98,7 +98,12 @@ async def _asked(exchange: Exchange, turn: Turn, attempt: Attempt) -> Audited:
     async with open_inner(exchange.app, unwatched(out.scope), replay(out.body, never)) as response:
         if response.status != 200:
             return Audited("failed")
-        return await _compared(response, attempt)
+        try:
+            return await _compared(response, attempt)
+        except Exception as error:
+            # It had begun, so it is billed: what it cost is unknown, not nothing.
+            logger.warning("an audit's answer broke off: %s", type(error).__name__)
+            return Audited("unread")
 
 
 async def _compared(response: InnerResponse, attempt: Attempt) -> Audited:
