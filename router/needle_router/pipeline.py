@@ -105,7 +105,9 @@ class Pipeline:
 
     def plan(self, turn: Turn, mode: str, *, limits: Limits = NO_LIMITS) -> tuple[Prepared, Verdict | None]:
         """Everything before the engine: a verdict when it need not run, else None."""
-        prepared = replace(self.prepare(turn), limits=limits)
+        prepared = self.prepare(turn)
+        if limits is not NO_LIMITS:
+            prepared = replace(prepared, limits=limits)
         if prepared.features.extraction and not self.config.extract.local:
             return prepared, Verdict(Action.FORWARD, "extraction-off", "extract", prepared=prepared)
         if turn.stream and prepared.features.extraction and len(prepared.task.steps) != 1:

@@ -20,7 +20,7 @@ CORRECTION = re.compile(
     r"|based on the following errors|Please (?:fix|correct) (?:the|your) (?:mistakes|errors?|tool call)",
     re.IGNORECASE,
 )
-CORRECTION_WORDS = re.compile("error|observation:|correct|recall the function|please fix")
+CORRECTION_WORDS = ("error", "observation:", "correct", "recall the function", "please fix")
 #: The sentences stand at one end of the text; one longer than both ends together is too long for the engine anyway.
 CORRECTION_CHARS = 4000
 #: Messages that set the scene; they neither ask nor answer.
@@ -125,7 +125,11 @@ def is_correction(text: str) -> bool:
     """Whether a framework, not a person, speaks of an answer that was invalid or of a tool's result."""
     ends = (text,) if len(text) <= 2 * CORRECTION_CHARS else (text[:CORRECTION_CHARS], text[-CORRECTION_CHARS:])
     # Each wording has one of these words; looking for them first saves the pattern's slow walk over ordinary text.
-    return any(CORRECTION_WORDS.search(end.lower()) is not None and CORRECTION.search(end) is not None for end in ends)
+    return any(_may_correct(end.lower()) and CORRECTION.search(end) is not None for end in ends)
+
+
+def _may_correct(lowered: str) -> bool:
+    return any(word in lowered for word in CORRECTION_WORDS)
 
 
 def current_turn(history: Sequence[Message]) -> Sequence[Message]:
